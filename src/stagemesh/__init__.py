@@ -1,0 +1,1 @@
+"""stagemesh: plan and run multi-stage generative models under one small strategy file."""

@@ -1,0 +1,85 @@
+"""The merged configuration: what was said, by whom, and what it replaced. Input of the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from stagemesh.spec.axis import Owner
+from stagemesh.spec.origin import Origin
+from stagemesh.spec.patterns import Policy
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sourced(Generic[Value]):
+    """A value and where it came from; equality looks at the value alone."""
+
+    value: Value
+    """The value that holds."""
+    origin: Origin = field(compare=False)
+    """Where it was written."""
+    superseded: tuple[Sourced[Value], ...] = field(default=(), compare=False)
+    """Values of lower layers that it replaced, highest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisSettings:
+    """One axis of one stage."""
+
+    axis: str
+    """Name of the axis."""
+    size: Sourced[int] | None
+    """Its degree; `None` when a deploy flag only switched it on and the size follows from other axes."""
+    routing: Sourced[Policy] | None = None
+    """The policy, when one was given."""
+    owner: Sourced[Owner] | None = None
+    """Who carries the routing out, when it was given."""
+    label: str = ""
+    """The entry's `name`, or the name of the axis."""
+    options: Mapping[str, Sourced[object]] = field(default_factory=dict)
+    """Further keys of the entry."""
+    origin: Origin = field(compare=False)
+    """Where the axis was declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSettings:
+    """Everything that was said about one stage."""
+
+    stage_id: int
+    """Its number in the pipeline."""
+    name: str
+    """Its name in the pipeline."""
+    axes: Mapping[str, AxisSettings]
+    """Axes by name, from every layer together."""
+    fields: Mapping[str, Sourced[object]]
+    """All other stage fields that were given, by field name, already of the field's type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorSettings:
+    """One named connector of the deploy file."""
+
+    name: str
+    """The name that stages refer to."""
+    connector: str
+    """File name of the connector's plug-in."""
+    options: object
+    """An instance of the connector's `options` type."""
+    origin: Origin = field(compare=False)
+    """Where it was declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The whole merged configuration of one pipeline."""
+
+    fields: Mapping[str, Sourced[object]]
+    """Pipeline-wide fields that were given, such as `async_chunk`."""
+    connectors: Mapping[str, ConnectorSettings]
+    """Named connectors."""
+    stages: tuple[StageSettings, ...]
+    """One entry for every stage of the pipeline, by ascending id."""

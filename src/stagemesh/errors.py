@@ -1,0 +1,76 @@
+"""The error tree. Everything stagemesh raises on purpose is below `StagemeshError`.
+
+StagemeshError
+├── DiagnosticError       the user's input is wrong: carries every diagnostic found, nothing was started
+├── StartupError          a stage could not be brought up; everything already started was stopped
+├── RequestError          one request failed; others go on
+│   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
+│   ├── StageFailedError      a stage reported a failure or its process died
+│   └── DeadlineError         the request's deadline passed
+└── ClosedError           the object was used after `close`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stagemesh.spec.diagnostic import Diagnostic
+
+
+class StagemeshError(Exception):
+    """Base of every error that stagemesh raises on purpose."""
+
+
+class DiagnosticError(StagemeshError):
+    """The user's input is wrong; `diagnostics` holds all that was found, errors and warnings."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Keep `diagnostics` in the order they were found."""
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+
+
+class StartupError(StagemeshError):
+    """A stage could not be brought up; whatever had been started was stopped again."""
+
+    def __init__(self, message: str, *, stage: str | None = None) -> None:
+        """`stage` is the name of the stage that failed, when one is to blame."""
+        self.stage = stage
+        super().__init__(message)
+
+
+class RequestError(StagemeshError):
+    """One request failed. `stage` and `replica` say where, `retryable` whether trying again can help."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        replica: int | None = None,
+        retryable: bool = False,
+    ) -> None:
+        """Keep where it failed beside the message."""
+        self.stage = stage
+        self.replica = replica
+        self.retryable = retryable
+        super().__init__(message)
+
+
+class InvalidRequestError(RequestError):
+    """The request itself cannot be served, whatever the state of the system."""
+
+
+class StageFailedError(RequestError):
+    """A stage reported a failure, or the process that ran it is gone."""
+
+
+class DeadlineError(RequestError):
+    """The request's deadline passed before its last output."""
+
+
+class ClosedError(StagemeshError):
+    """The object was used after it had been closed."""

@@ -1,0 +1,1 @@
+"""Topology of the speech pipeline: thinker -> talker -> code2wav."""

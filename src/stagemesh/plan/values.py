@@ -1,0 +1,228 @@
+"""The plan: everything that was decided, as frozen values that go to JSON and back unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+PLAN_VERSION: Final = 1
+"""Version of the saved form; a plan of another version is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesPlan:
+    """The devices that the plan was made for."""
+
+    kind: str
+    """`cpu`, `cuda`, or the name of an imaginary device such as `H200`."""
+    count: int
+    """How many there are; ids run from 0."""
+    memory_bytes: int | None
+    """Bytes of one device; `None` when it is not known, so memory is not checked."""
+    imaginary: bool
+    """True when they were only assumed, so the plan cannot be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """One rank of one replica."""
+
+    rank: int
+    """Number inside the replica, from 0."""
+    device: int
+    """Logical device id."""
+    coords: Mapping[str, int]
+    """Coordinate on every axis that multiplies ranks and is larger than 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPlan:
+    """One replica of a stage."""
+
+    index: int
+    """Number inside the stage, from 0."""
+    ranks: tuple[RankPlan, ...]
+    """Its ranks in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternPlan:
+    """A routing or aggregation pattern by name."""
+
+    name: str
+    """Class name of the pattern, such as `RouteByStage`."""
+    args: Mapping[str, object]
+    """Its fields, enums by value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingPlan:
+    """One layer hook or kernel that an axis binds."""
+
+    kind: str
+    """`hook` or `kernel`."""
+    name: str
+    """Its id in the registry."""
+    target: str
+    """Glob over module paths."""
+    category: str
+    """When it is bound."""
+    priority: int
+    """Order within the category."""
+    axis: str
+    """The axis that binds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisPlan:
+    """One axis of one stage, with its process groups."""
+
+    axis: str
+    """Name of the axis."""
+    size: int
+    """Its degree."""
+    label: str
+    """The entry's `name`, or the name of the axis."""
+    role: str
+    """What it does to the ranks: a value of `WorldRole`."""
+    groups: tuple[tuple[int, ...], ...]
+    """Ranks of each group inside one replica; empty for axes without ranks."""
+    routing: PatternPlan
+    """How work enters it."""
+    aggregation: PatternPlan
+    """How results leave it."""
+    owner: str
+    """`engine` or `delegated`."""
+    options: Mapping[str, object]
+    """Its further options, defaults filled in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuePlan:
+    """Where one value of a stage came from."""
+
+    value: object
+    """The value."""
+    layer: str
+    """Name of the layer in lower case."""
+    origin: str
+    """The place, as text."""
+    superseded: tuple[tuple[object, str], ...] = ()
+    """Values it replaced with their places, highest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """Bytes that one rank is expected to hold."""
+
+    weights: int
+    """Parameters and buffers."""
+    cache: int
+    """Key-value cache and other state of requests."""
+    workspace: int
+    """Activations and libraries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """One stage: what runs it, where, and with which values."""
+
+    stage_id: int
+    """Its number in the pipeline."""
+    name: str
+    """Its name in the pipeline."""
+    execution_type: str
+    """A value of `ExecutionType`."""
+    engine: str
+    """Name of the engine, or `none` where no engine runs this kind of stage yet."""
+    world_size: int
+    """Ranks of one replica."""
+    policy: str
+    """How requests are spread over the replicas: a value of `Policy`."""
+    replicas: tuple[ReplicaPlan, ...]
+    """Its replicas in order."""
+    axes: tuple[AxisPlan, ...]
+    """Declared axes in mesh order, then the others by name."""
+    bindings: tuple[BindingPlan, ...]
+    """Hooks and kernels in the order they are bound."""
+    engine_args: Mapping[str, object]
+    """Arguments of the engine, defaults filled in."""
+    model_args: Mapping[str, object]
+    """`additional_config`, defaults filled in."""
+    sampling: Mapping[str, object]
+    """Default request parameters, the pipeline's constraints included."""
+    env: Mapping[str, str]
+    """Environment added to the stage's processes."""
+    memory: MemoryPlan | None
+    """Memory of one rank, or `None` when it cannot be estimated."""
+    input_sources: tuple[int, ...]
+    """Stages that feed it."""
+    final_output_type: str | None
+    """Modality it hands to the user, or `None`."""
+    owns_tokenizer: bool
+    """Whether it turns text into tokens and back."""
+    model_subdir: str
+    """Folder of its weights inside the checkpoint."""
+    loader: str | None
+    """Reference of its network's loader."""
+    values: Mapping[str, ValuePlan]
+    """Where each given value came from, by path, such as `axes.tp.size` or `max_num_seqs`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgePlan:
+    """One edge between two stages."""
+
+    source: int
+    """Stage that produces."""
+    target: int
+    """Stage that consumes."""
+    connector: str
+    """File name of the connector's plug-in."""
+    options: Mapping[str, object]
+    """Its options, defaults filled in."""
+    bridge: str | None
+    """Reference of the `BridgeFactory`, or `None` when outputs are inputs as they are."""
+    chunked: bool
+    """Whether payloads are handed over as they appear rather than whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPlan:
+    """The checkpoint that the plan was made for."""
+
+    path: str
+    """Its folder, absolute."""
+    config_hash: str
+    """SHA-256 of its configuration file; running refuses a checkpoint that no longer matches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that was decided before anything starts."""
+
+    version: int = PLAN_VERSION
+    """Version of this form."""
+    pipeline: str
+    """Model type of the pipeline."""
+    checkpoint: CheckpointPlan
+    """The checkpoint."""
+    devices: DevicesPlan
+    """The devices."""
+    async_chunk: bool
+    """Whether stages hand over chunks."""
+    stages: tuple[StagePlan, ...]
+    """Stages by ascending id."""
+    edges: tuple[EdgePlan, ...]
+    """Edges by source and target."""
+    not_runnable: tuple[str, ...]
+    """Why this valid plan cannot be run; empty when it can."""
+    skipped_checks: tuple[str, ...]
+    """Checks that could not be made because a fact is missing."""
+    values: Mapping[str, ValuePlan] = field(default_factory=dict)
+    """Where each pipeline-wide value came from, by field name."""
+
+    def stage(self, stage_id: int) -> StagePlan:
+        """Return the stage with that id."""
+        return next(stage for stage in self.stages if stage.stage_id == stage_id)

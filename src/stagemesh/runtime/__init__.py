@@ -1,0 +1,1 @@
+"""Supervisor, stage processes, frontends: runs exactly what a plan says."""

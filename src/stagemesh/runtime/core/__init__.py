@@ -1,0 +1,1 @@
+"""State machines without I/O: router and request life cycle. Events in, actions out."""

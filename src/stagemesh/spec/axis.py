@@ -1,0 +1,129 @@
+"""What an axis is for a plan: where it fits, what it does to the world, and which layouts it allows.
+
+An axis is one file in `axes/` that exports `AXIS`. The planner knows no axis by name: it asks the
+declaration. Ranks are numbered with the axis of the lowest `mesh_position` slowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
+from stagemesh.spec.patterns import Aggregation, Policy, Routing
+from stagemesh.spec.pipeline import ExecutionType, NoOptions
+
+
+class WorldRole(Enum):
+    """What an axis does to the ranks of a stage."""
+
+    MULTIPLIES_RANKS = "multiplies_ranks"
+    """The world is the product of these axes."""
+    REUSES_RANKS = "reuses_ranks"
+    """It lies over ranks that other axes brought."""
+    MULTIPLIES_REPLICAS = "multiplies_replicas"
+    """It copies the whole stage onto further devices."""
+    NO_RANKS = "no_ranks"
+    """It is about requests, not ranks."""
+
+
+class Owner(Enum):
+    """Who carries out the routing of an axis."""
+
+    ENGINE = "engine"
+    """The engine, inside one replica."""
+    DELEGATED = "delegated"
+    """The runtime, across replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What an axis has against a layout; the planner adds the places."""
+
+    code: str
+    """Stable code of the diagnostic."""
+    message: str
+    """What is wrong, with got and allowed values."""
+    help: str | None = None
+    """What to write instead."""
+    axes: tuple[str, ...] = ()
+    """Other axes whose values matter; the planner points to where they were set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackView:
+    """The effective layout of one stage, as an axis sees it while it checks."""
+
+    stage: str
+    """Name of the stage."""
+    execution_type: ExecutionType
+    """How the stage computes."""
+    sizes: Mapping[str, int]
+    """Size of every declared axis."""
+    options: object
+    """Options of the axis that is asked: an instance of its `options` type."""
+    facts: StageFacts
+    """What the checkpoint says."""
+    world: int
+    """Ranks of one replica."""
+    skip: Callable[[str], None]
+    """Call with a sentence when a check cannot be made because a fact is missing."""
+
+    def size(self, axis: str) -> int:
+        """Size of an axis; 1 when it is not declared."""
+        return self.sizes.get(axis, 1)
+
+
+Check: TypeAlias = Callable[[StackView], Iterable[Finding]]
+"""A rule of an axis over the whole layout of a stage."""
+
+
+def _no_findings(_view: StackView) -> Iterable[Finding]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The declaration of one axis."""
+
+    name: str
+    """Name in strategy files; the file's name."""
+    summary: str
+    """One line for listings."""
+    fits: frozenset[ExecutionType]
+    """Stage kinds that it fits."""
+    role: WorldRole
+    """What it does to the ranks."""
+    routing: Routing
+    """L1: the default routing."""
+    aggregation: Aggregation
+    """L1: the aggregation."""
+    owner: Owner
+    """Who carries the routing out."""
+    policies: tuple[Policy, ...] = ()
+    """Policies that `routing:` may name; empty when the routing is fixed."""
+    mesh_position: int | None = None
+    """Order of the ranks, slow to fast, for axes that multiply ranks."""
+    deploy_field: str | None = None
+    """Stage field of the deploy file that sets the same size."""
+    deploy_field_is_flag: bool = False
+    """Whether that field is a boolean that switches the axis on, its size being `size_from`."""
+    size_from: Mapping[ExecutionType, tuple[str, ...]] = field(default_factory=dict)
+    """Axes whose product must equal the size, by stage kind; empty when the size is free."""
+    overlay: tuple[str, ...] | None = None
+    """For axes that reuse ranks: the axes whose groups are united; `None` takes a prefix of the world."""
+    supplies_world: bool = False
+    """Whether it brings the ranks itself when no other axis does."""
+    excludes: Mapping[str, str] = field(default_factory=dict)
+    """Axes it cannot be stacked with, each with the reason."""
+    options: type = NoOptions
+    """Dataclass of further keys that an entry of this axis may have."""
+    check: Check = _no_findings
+    """Its rule over the effective layout."""
+    layer_hook_specs: tuple[LayerHookSpec, ...] = ()
+    """L2: hooks it binds onto layers."""
+    kernel_specs: tuple[KernelSpec, ...] = ()
+    """L3: kernels it binds onto layers."""

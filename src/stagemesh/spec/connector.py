@@ -1,0 +1,108 @@
+"""The contract of a connector: how payloads cross one edge between two stage replicas.
+
+The runtime owns the stream between both ends and its order; the connector owns the memory. A sender turns
+a payload into a `Ticket`, the runtime carries the ticket over the stream, the receiver turns it back into
+a borrowed payload. Releasing that payload makes the runtime carry the ticket's number back to
+`Sender.released`. So readiness is always pushed, and no connector polls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from stagemesh.spec.payload import Payload
+from stagemesh.spec.pipeline import NoOptions
+
+
+class Reach(Enum):
+    """How far a connector carries."""
+
+    PROCESS = "process"
+    HOST = "host"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """What travels over the stream for one payload."""
+
+    number: int
+    """Names the payload on this edge until it is released; a sender may use a number again after that."""
+    body: bytes
+    """What the receiver needs to find it; small payloads lie in here whole."""
+    fds: tuple[int, ...] = ()
+    """Descriptors passed along; the runtime closes the sender's copies it was given once sent."""
+
+
+class Sender(Protocol):
+    """The producing end of one edge."""
+
+    def put(self, payload: Payload) -> Ticket | None:
+        """Copy a payload out, so that the caller may change it afterwards.
+
+        Returns `None` when there is no room before something is released. Raises `ValueError` for a
+        payload that can never be carried.
+        """
+        ...
+
+    def released(self, number: int) -> None:
+        """The receiver is done with that ticket's payload; unknown numbers are ignored."""
+        ...
+
+    def close(self) -> None:
+        """Free everything, carried or not; calling it again does nothing."""
+        ...
+
+
+class Receiver(Protocol):
+    """The consuming end of one edge."""
+
+    def get(self, ticket: Ticket) -> Payload:
+        """Turn a ticket into a borrowed payload; takes over the ticket's descriptors.
+
+        Raises `ValueError` for a ticket that does not describe memory this edge shares.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free everything; payloads still borrowed stay readable until they are released."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorSpec:
+    """The declaration of a connector, exported as `CONNECTOR` by `connectors/<name>.py`."""
+
+    name: str
+    """The file's name."""
+    config_names: tuple[str, ...]
+    """Names in deploy files, such as `SharedMemoryConnector`."""
+    summary: str
+    """One line for listings."""
+    reach: Reach
+    """How far it carries."""
+    options: type = NoOptions
+    """Dataclass of what `extra` may hold."""
+    sender: str
+    """Reference of a function `(options) -> Sender`."""
+    receiver: str
+    """Reference of a function `(options, on_release: Callable[[int], None]) -> Receiver`; thread-safe."""
+
+
+class SenderFactory(Protocol):
+    """What `ConnectorSpec.sender` refers to."""
+
+    def __call__(self, options: object) -> Sender:
+        """Make the producing end."""
+        ...
+
+
+class ReceiverFactory(Protocol):
+    """What `ConnectorSpec.receiver` refers to."""
+
+    def __call__(self, options: object, on_release: Callable[[int], None]) -> Receiver:
+        """Make the consuming end; `on_release` may be called from any thread."""
+        ...

@@ -1,0 +1,72 @@
+"""Diagnostics: what the user got wrong, as data. Rendered to text and JSON from the same values.
+
+A message is lower case without a full stop, with the got and the allowed value in backticks; `notes` point
+to other places, `help` says what to do. Codes are stable: two letters for the topic and three digits
+(`CF` configuration files, `AX` axes, `PL` plan, `MD` models, `RT` requests and run time, `CL` command line).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stagemesh.spec.origin import Origin
+
+
+class Severity(Enum):
+    """How bad it is: an error stops the command, a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A second place that belongs to the finding."""
+
+    message: str
+    """What is to be seen there."""
+    origin: Origin | None = None
+    """The place, when there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding about the user's input."""
+
+    code: str
+    """Stable code, such as `AX003`."""
+    message: str
+    """What is wrong, standing alone."""
+    severity: Severity = Severity.ERROR
+    """Whether it stops the command."""
+    origin: Origin | None = None
+    """Where the value at fault was written."""
+    notes: tuple[Note, ...] = ()
+    """Other places that matter."""
+    help: str | None = None
+    """What to do about it."""
+
+    @property
+    def is_error(self) -> bool:
+        """True when this finding stops the command."""
+        return self.severity is Severity.ERROR
+
+    def __str__(self) -> str:
+        """The message with its code and place on one line."""
+        place = f" ({self.origin})" if self.origin is not None else ""
+        return f"{self.severity.value}[{self.code}]: {self.message}{place}"
+
+
+def did_you_mean(got: str, allowed: Iterable[str]) -> str:
+    """Return a help sentence: the nearest allowed name when one is near, and all of them."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(got, names, n=1, cutoff=0.6)
+    listed = ", ".join(f"`{name}`" for name in names) or "nothing"
+    if near:
+        return f"did you mean `{near[0]}`? allowed here: {listed}"
+    return f"allowed here: {listed}"

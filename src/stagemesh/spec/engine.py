@@ -1,0 +1,216 @@
+"""The contract of an engine: a synchronous stepper that a stage process drives.
+
+The declaration (`EngineSpec`, exported as `ENGINE` by `engines/<name>.py`) is free of torch; its
+`factory` is a reference that only a running stage resolves.
+
+Life of a request: `add`, then inputs by `append` (the last one with `last=True`), then outputs from
+`step` until one has `finish` or `error`. After `cancel` no further output of that request appears.
+`has_work` is false while every request is finished, paused or waits for input, so nothing ever spins.
+`step` may block for one model step, never for work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.payload import MetaValue, Payload
+from stagemesh.spec.pipeline import ExecutionType, NoOptions
+
+
+class Finish(Enum):
+    """Why a request of an engine ended well."""
+
+    STOP = "stop"
+    """It said everything."""
+    LENGTH = "length"
+    """It reached the length it was allowed."""
+
+
+class FaultKind(Enum):
+    """Whose fault a failed request is."""
+
+    INVALID_REQUEST = "invalid_request"
+    """The request cannot be served; trying again will not help."""
+    INTERNAL = "internal"
+    """The engine failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFault:
+    """Why one request failed in an engine."""
+
+    kind: FaultKind
+    """Whose fault it is."""
+    message: str
+    """What happened, for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest:
+    """A request as an engine sees it; its inputs come by `append`."""
+
+    request_id: str
+    """Unique among the engine's live requests."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    """Request parameters, checked against the engine's and the stage's parameter types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOutput:
+    """What one step gave for one request."""
+
+    request_id: str
+    """The request."""
+    payloads: tuple[Payload, ...] = ()
+    """Outputs in order, owned by the receiver."""
+    finish: Finish | None = None
+    """Set on the last output of a request that ended well; such an output may be empty."""
+    error: EngineFault | None = None
+    """Set on the last output of a request that failed."""
+    units: Mapping[str, float] = field(default_factory=dict)
+    """Amounts to add to the report, such as `{"tokens": 1}` or `{"audio_s": 0.37}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """All that an engine is given to load one rank of one replica of a stage."""
+
+    stage: str
+    """Name of the stage."""
+    execution_type: ExecutionType
+    """How the stage computes."""
+    checkpoint: Path
+    """Folder of the whole model."""
+    model_subdir: str
+    """Folder of the stage's weights inside it."""
+    loader: str | None
+    """Reference of the network's loader, or `None`."""
+    device: str
+    """Device of this rank, such as `cpu` or `cuda:0`."""
+    rank: int
+    """This rank."""
+    world_size: int
+    """Ranks of the replica."""
+    async_chunk: bool
+    """Whether outputs are wanted as early as possible rather than whole."""
+    owns_tokenizer: bool
+    """Whether the engine turns text into tokens and back."""
+    args: object
+    """Engine arguments: an instance of the declaration's `options`."""
+    model_args: Mapping[str, MetaValue]
+    """The stage's `additional_config`."""
+
+
+class Engine(Protocol):
+    """The running half of an engine."""
+
+    def load(self) -> None:
+        """Load weights and be ready to step; raises on failure, which fails the start of the stage."""
+        ...
+
+    def add(self, request: EngineRequest) -> None:
+        """Take a request; a parameter it cannot use becomes an output with `error`, not an exception."""
+        ...
+
+    def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
+        """Give one input; unknown requests are ignored (and the payload released).
+
+        The payload is borrowed: the engine releases it when it has copied what it keeps.
+        """
+        ...
+
+    def step(self) -> list[EngineOutput]:
+        """Run one step for the requests that can go on."""
+        ...
+
+    def pause(self, request_id: str) -> None:
+        """Make no further output for a request until `resume`; unknown requests are ignored."""
+        ...
+
+    def resume(self, request_id: str) -> None:
+        """Go on with a paused request; unknown requests are ignored."""
+        ...
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request and free what it holds; unknown requests are ignored."""
+        ...
+
+    def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
+        """Run a control action of the engine's own list; raises `KeyError` for any other name."""
+        ...
+
+    def has_work(self) -> bool:
+        """Whether `step` would make progress now."""
+        ...
+
+    def close(self) -> None:
+        """Free everything; calling it again does nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryInput:
+    """What a memory model is given."""
+
+    facts: StageFacts
+    """Facts of the stage."""
+    sizes: Mapping[str, int]
+    """Axis sizes."""
+    args: object
+    """Engine arguments: an instance of the declaration's `options`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Bytes that one rank of a stage is expected to hold."""
+
+    weights: int
+    """Parameters and buffers."""
+    cache: int
+    """Key-value cache and other state of requests."""
+    workspace: int
+    """Activations and libraries."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.cache + self.workspace
+
+
+MemoryModel: TypeAlias = Callable[[MemoryInput], MemoryEstimate | None]
+"""Estimates a rank's memory; `None` when a fact is missing."""
+
+
+def _unknown_memory(_given: MemoryInput) -> MemoryEstimate | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """The declaration of an engine."""
+
+    name: str
+    """Name in deploy files; the file's name."""
+    summary: str
+    """One line for listings."""
+    runs: frozenset[ExecutionType]
+    """Stage kinds that it runs."""
+    default_for: frozenset[ExecutionType] = frozenset()
+    """Stage kinds for which `engine: auto` means this one."""
+    executes: frozenset[str] = frozenset()
+    """Axes that it executes itself; others make a plan valid but not runnable."""
+    owns_ranks: bool = False
+    """Whether the engine starts its further ranks itself, rather than the runtime."""
+    options: type = NoOptions
+    """Dataclass of the stage fields that are its arguments."""
+    params: type = NoOptions
+    """Dataclass of the request parameters that it takes."""
+    memory: MemoryModel = _unknown_memory
+    """Its memory model."""
+    factory: str
+    """Reference of a function `(EngineContext) -> Engine`."""

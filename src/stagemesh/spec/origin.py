@@ -1,0 +1,56 @@
+"""Where a value came from. Every configured value carries one, and equality of values ignores it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Layer(IntEnum):
+    """The layers of configuration; a higher one wins. This is the precedence table of the system."""
+
+    DEFAULT = 0
+    """Default of the field itself."""
+    PIPELINE = 1
+    """Default of the model's pipeline."""
+    DEPLOY = 2
+    """Deploy file, the model's own or the user's."""
+    OVERLAY = 3
+    """Deploy file that names a `base_config`."""
+    PLATFORM = 4
+    """Platform section of a deploy file."""
+    STRATEGY = 5
+    """Strategy file."""
+    GLOBAL = 6
+    """Flag or Python argument for all stages."""
+    STAGE = 7
+    """Flag or Python argument for one stage."""
+
+    @property
+    def is_command_line(self) -> bool:
+        """True for what was typed for this one start, which wins over a strategy with a warning."""
+        return self >= Layer.GLOBAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A place in the user's input, or in what ships with stagemesh."""
+
+    layer: Layer
+    """The layer that the value belongs to."""
+    source: str
+    """File name as the user gave it, a flag such as `--stage-overrides`, or a short description."""
+    line: int | None = None
+    """Line in the file, from 1."""
+    column: int | None = None
+    """Column in the file, from 1."""
+    path: str = ""
+    """Path of the value inside the source, such as `strategies.thinker[0].size`."""
+
+    def __str__(self) -> str:
+        """`file:line:column`, or the source alone where it has no lines."""
+        if self.line is None:
+            return self.source
+        if self.column is None:
+            return f"{self.source}:{self.line}"
+        return f"{self.source}:{self.line}:{self.column}"

@@ -1,0 +1,83 @@
+"""What travels on an edge: metadata plus named buffers, without any torch or numpy type.
+
+A received buffer is *borrowed*: it is valid until `Payload.release` and read-only. Whoever keeps data
+longer copies it first. Releasing returns the memory (and its credit) to the producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+ALIGNMENT: Final = 64
+"""Bytes every buffer starts on a multiple of."""
+
+DTYPE_BYTES: Final[Mapping[str, int]] = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+}
+"""Every dtype a buffer may have, and the bytes of one element."""
+
+MetaScalar = str | int | float | bool | None
+MetaValue = MetaScalar | list[MetaScalar]
+"""A value of the metadata: a JSON scalar or a flat list of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """One named array in row-major order."""
+
+    name: str
+    """Name of the array, unique within its payload."""
+    dtype: str
+    """A key of `DTYPE_BYTES`."""
+    shape: tuple[int, ...]
+    """Sizes of the dimensions; an empty tuple is a scalar."""
+    data: memoryview
+    """The bytes, C-contiguous, format `B`, of exactly `num_bytes`."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes the shape and dtype ask for."""
+        size = DTYPE_BYTES[self.dtype]
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """One message between two stages, or between a stage and the caller."""
+
+    meta: Mapping[str, MetaValue] = field(default_factory=dict)
+    """Small facts about the payload; never bulk data."""
+    buffers: tuple[Buffer, ...] = ()
+    """The bulk data."""
+    release: Callable[[], None] = field(default=_nothing, compare=False, repr=False)
+    """Gives borrowed memory back; calling it again does nothing."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all buffers, without padding."""
+        return sum(buffer.num_bytes for buffer in self.buffers)
+
+    def buffer(self, name: str) -> Buffer:
+        """Return the buffer called `name`; raise `KeyError` listing what there is."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        have = ", ".join(f"`{buffer.name}`" for buffer in self.buffers) or "none"
+        raise KeyError(f"payload has no buffer `{name}`; it has {have}")

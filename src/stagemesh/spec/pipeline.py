@@ -1,0 +1,96 @@
+"""A model as a fixed graph of stages. Declared by `models/<family>/pipeline.py`, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from stagemesh.spec.facts import StageFacts
+
+JsonObject: TypeAlias = Mapping[str, object]
+"""A parsed JSON object."""
+
+FactsReader: TypeAlias = Callable[[JsonObject], Mapping[str, StageFacts]]
+"""Reads a checkpoint's `config.json` into facts per stage name; what is missing stays `None`."""
+
+
+class ExecutionType(Enum):
+    """How a stage computes; decides which engines and axes fit it."""
+
+    LLM_AR = "llm_ar"
+    """Token by token, autoregressively."""
+    LLM_GENERATION = "llm_generation"
+    """One pass over an input, such as a vocoder or an encoder."""
+    DIFFUSION = "diffusion"
+    """A denoising loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """The options type of what takes none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePipelineConfig:
+    """One stage of a pipeline."""
+
+    stage_id: int
+    """Stable number, from 0 without gaps."""
+    model_stage: str
+    """Name that strategy files, flags and messages use."""
+    execution_type: ExecutionType = ExecutionType.LLM_AR
+    """How it computes."""
+    input_sources: tuple[int, ...] = ()
+    """Stages whose output it takes; empty for the entry stage."""
+    final_output: bool = False
+    """Whether its output goes to the user."""
+    final_output_type: str | None = None
+    """Modality of that output, such as `text` or `audio`."""
+    owns_tokenizer: bool = False
+    """Whether it turns text into tokens and back."""
+    engine_output_type: str = "text"
+    """What its engine puts out: `text`, `image`, `audio`, `latent` or `token_ids`."""
+    model_subdir: str = "."
+    """Folder of its weights inside the checkpoint."""
+    loader: str | None = None
+    """Reference `module:function` of the network's loader; `None` where the engine knows how to load it."""
+    options: type = NoOptions
+    """Dataclass of what `additional_config` may hold for this stage."""
+    params: type = NoOptions
+    """Dataclass of the request parameters that the network adds to the engine's own."""
+    sampling_constraints: Mapping[str, object] = field(default_factory=dict)
+    """Parameters that a deploy file cannot override."""
+    async_chunk_process_next_stage_input_func: str | None = None
+    """Reference of a `BridgeFactory` that turns this stage's output into the next one's input by chunk."""
+    custom_process_next_stage_input_func: str | None = None
+    """Reference of a `BridgeFactory` for handing over the whole payload at once."""
+    produces_chunks: bool = False
+    """Whether its engine can put out chunks, so that the next stage starts before it ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """A model's stages, how its checkpoints are recognised, and what they say."""
+
+    model_type: str
+    """Name of the pipeline, and the `model_type` of the checkpoints that it answers to."""
+    summary: str
+    """One line for listings."""
+    stages: tuple[StagePipelineConfig, ...]
+    """The stages, by ascending id."""
+    default_deploy_config_name: str
+    """Name of the deploy file that ships with the model, without `.yaml`."""
+    hf_architectures: tuple[str, ...] = ()
+    """Architectures in `config.json` that it answers to when the `model_type` is not its own."""
+    facts: FactsReader | None = None
+    """Reader of the checkpoint's facts."""
+    planning_only: str | None = None
+    """Why it can be planned but not run yet, or `None` when it runs."""
+    checkpoint_recipe: str | None = None
+    """Reference of a function that assembles a checkpoint named like the pipeline, or `None`."""
+
+    def stage(self, name: str) -> StagePipelineConfig | None:
+        """Return the stage called `name`, or `None`."""
+        return next((stage for stage in self.stages if stage.model_stage == name), None)

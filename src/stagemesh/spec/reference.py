@@ -1,0 +1,20 @@
+"""References: `module:attribute` strings that are resolved only where the thing is needed."""
+
+from __future__ import annotations
+
+import importlib
+
+
+def resolve(reference: str) -> object:
+    """Import and return what `module:attribute` names.
+
+    Raises `ValueError` for a malformed reference, `ImportError` or `AttributeError` when it leads nowhere.
+    """
+    module_name, separator, attribute = reference.partition(":")
+    if not separator or not module_name or not attribute:
+        message = f"`{reference}` is no reference of the form `module:attribute`"
+        raise ValueError(message)
+    target: object = importlib.import_module(module_name)
+    for part in attribute.split("."):
+        target = getattr(target, part)
+    return target

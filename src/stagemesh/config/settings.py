@@ -23,6 +23,8 @@ class Sourced(Generic[Value]):
     """Where it was written."""
     superseded: tuple[Sourced[Value], ...] = field(default=(), compare=False)
     """Values of lower layers that it replaced, highest first."""
+    parts: Mapping[str | int, Sourced[object]] = field(default_factory=dict, compare=False)
+    """For a mapping, which is merged by key: each member with its own origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

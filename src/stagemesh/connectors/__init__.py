@@ -1,1 +1,1 @@
-"""One file per transport between stages. Declarations are free of torch; nothing here knows the runtime."""
+"""One file per transport between stages; declarations without torch, nothing knows the runtime."""

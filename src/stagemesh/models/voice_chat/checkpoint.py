@@ -6,9 +6,9 @@
     config.json names the pipeline and nests the three configurations, for the planner
     NOTICE      where the weights come from and under which licences
 
-Contract: a folder is either complete or absent. It is built beside its place and renamed, under a file
-lock, so that two processes never build at once. A complete folder of the same recipe and the same
-installed packages is returned at once; otherwise it is built again. No network is used.
+Contract: a folder is either complete or absent. It is built beside its place and renamed, under a
+file lock, so that two processes never build at once. A complete folder of the same recipe and the
+same installed packages is returned at once; otherwise it is built again. No network is used.
 """
 
 from __future__ import annotations
@@ -36,21 +36,26 @@ from stagemesh.models.voice_chat._voice_files import ONNX_FILE, write_voice
 
 __all__ = ["BadSourceError", "MissingSourceError", "assemble", "is_complete"]
 
-RECIPE: Final = 1
+RECIPE: Final = 2
 """Raised whenever the files that an assembly writes change; an older folder is then rebuilt."""
 STAMP: Final = "assembled.json"
 """File that only a complete folder has: recipe, package versions and the size of every file."""
 
-_TOOLS: Final = (("gguf", "gguf"), ("onnx", "onnx"), ("torch", "torch"), ("safetensors", "safetensors"))
+_TOOLS: Final = (
+    ("gguf", "gguf"),
+    ("onnx", "onnx"),
+    ("torch", "torch"),
+    ("safetensors", "safetensors"),
+)
 
 
 def assemble(folder: Path, *, progress: Callable[[str], None]) -> Path:
     """Return `folder` holding the complete checkpoint, building it first when needed.
 
-    `progress` gets one line per step and nothing when the folder is reused. Raises `MissingSourceError`
-    (a `ModuleNotFoundError`) naming the command that installs an absent package, `BadSourceError` for a
-    package with other weights, `FileExistsError` when `folder` holds something else, and `OSError` when
-    it cannot be written.
+    `progress` gets one line per step and nothing when the folder is reused. Raises
+    `MissingSourceError` (a `ModuleNotFoundError`) naming the command that installs an absent
+    package, `BadSourceError` for a package with other weights, `FileExistsError` when `folder`
+    holds something else, and `OSError` when it cannot be written.
     """
     if is_complete(folder):
         return folder

@@ -1,14 +1,15 @@
 """The vocoder of code2wav: acoustic latents to a waveform (HiFi-GAN, its light variant).
 
-The decoder shipped with `transformers` has residual blocks of three pairs of convolutions; this voice
-uses blocks of two single convolutions ("V3" of the paper), hence own modules. Source: HiFi-GAN, Kong et
-al. 2020, https://arxiv.org/abs/2010.05646, sections 2.2 and A.1.
+The decoder shipped with `transformers` has residual blocks of three pairs of convolutions; this
+voice uses blocks of two single convolutions ("V3" of the paper), hence own modules. Source:
+HiFi-GAN, Kong et al. 2020, https://arxiv.org/abs/2010.05646, sections 2.2 and A.1.
 
-Everything is convolution, so a frame's samples depend on the frames around it only: decoding a window
-with enough context and cutting the context off equals decoding the whole.
+Everything is convolution, so a frame's samples depend on the frames around it only (11 on each side
+here). A window is decoded with context, and every inner layer drops the part of it that no later
+layer looks at: the costly layers, at the highest rates, look a fraction of a frame aside.
 
-Shape suffixes: b batch, c latent channels (192), n latent frames, f features, s samples (or steps of an
-inner rate).
+Shape suffixes: b batch, c latent channels (192), n latent frames, f features, s samples (or steps
+of an inner rate).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Code2WavNet(nn.Module):
         """Build the network that `facts` (a `config.json`) describes."""
         super().__init__()
         self.slope: float = facts["leaky_relu_slope"]
-        width: int = facts["upsample_initial_channel"]
+        width: int = facts["hidden_size"]
         blocks = list(
             zip(facts["resblock_kernel_sizes"], facts["resblock_dilation_sizes"], strict=True)
         )
@@ -73,21 +74,44 @@ class Code2WavNet(nn.Module):
             width //= 2
             self.resblocks.extend(ResBlock(width, k, d, self.slope) for k, d in blocks)
         self.conv_post = nn.Conv1d(width, 1, 7, padding=3, bias=False)
+        self.rates: list[int] = list(facts["upsample_rates"])
+        self.halos = _halos(facts)
 
     @torch.inference_mode()
-    def forward(self, latent_bcn: torch.Tensor) -> torch.Tensor:
-        """Return float32 audio in [-1, 1], `[b, n * hop]`."""
+    def forward(self, latent_bcn: torch.Tensor, left: int = 0, right: int = 0) -> torch.Tensor:
+        """Return float32 audio in [-1, 1] of the frames between the context.
+
+        `left` and `right` are frames of context; with none on a side, that side is an end of the
+        speech. The result is `[b, (n - left - right) * hop]`.
+        """
         x_bfs = self.conv_pre(latent_bcn)
         for index, upsample in enumerate(self.ups):
             x_bfs = upsample(functional.leaky_relu(x_bfs, self.slope))
+            left, right = left * self.rates[index], right * self.rates[index]
             blocks = self.resblocks[index * self.num_blocks : (index + 1) * self.num_blocks]
             total_bfs = blocks[0](x_bfs)
             for block in blocks[1:]:
                 total_bfs = total_bfs + block(x_bfs)
-            x_bfs = total_bfs / self.num_blocks
+            spare_left = max(left - self.halos[index], 0)
+            spare_right = max(right - self.halos[index], 0)
+            x_bfs = total_bfs[..., spare_left : total_bfs.shape[2] - spare_right] / self.num_blocks
+            left, right = left - spare_left, right - spare_right
         # the last activation has torch's default slope (0.01), as in the published code
         x_bfs = self.conv_post(functional.leaky_relu(x_bfs))
-        return torch.tanh(x_bfs)[:, 0]
+        return torch.tanh(x_bfs)[:, 0, left : x_bfs.shape[2] - right]
+
+
+def _halos(facts: dict[str, Any]) -> list[int]:
+    """Return, for the output of every upsampling stage, how many steps aside later layers look."""
+    blocks = zip(facts["resblock_kernel_sizes"], facts["resblock_dilation_sizes"], strict=True)
+    block_reach = max(sum(dilations) * (kernel - 1) // 2 for kernel, dilations in blocks)
+    halo = 3  # the last convolution
+    halos = [halo]
+    for rate in reversed(facts["upsample_rates"][1:]):
+        # a transposed convolution of twice its stride looks one step aside
+        halo = -(-(halo + block_reach) // rate) + 1
+        halos.append(halo)
+    return halos[::-1]
 
 
 def load_code2wav(folder: Path) -> tuple[Code2WavNet, dict[str, Any]]:

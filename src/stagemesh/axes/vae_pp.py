@@ -1,0 +1,43 @@
+"""VAE parallelism: the picture is decoded in tiles by ranks that other axes brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.patterns import ShardSpatial, StitchSpatial
+from stagemesh.spec.pipeline import ExecutionType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Further keys of a `vae_pp` entry."""
+
+    mode: Literal["tile", "spatial_shard_height", "spatial_shard_width"] = "tile"
+    """`tile` equals the tiled decode of one device; the others cut height or width exactly."""
+
+
+def _check(view: StackView) -> Iterator[Finding]:
+    size = view.size("vae_pp")
+    if size > view.world:
+        yield Finding(
+            code="AX036",
+            message=f"`vae_pp` size `{size}` exceeds the `{view.world}` ranks of `{view.stage}`",
+            help=f"choose a size up to `{view.world}`, or add ranks with another axis",
+        )
+
+
+AXIS = Axis(
+    name="vae_pp",
+    summary="VAE parallelism: the picture decoded in tiles by several ranks",
+    fits=frozenset({ExecutionType.DIFFUSION}),
+    role=WorldRole.REUSES_RANKS,
+    routing=ShardSpatial(),
+    aggregation=StitchSpatial(),
+    owner=Owner.ENGINE,
+    deploy_field="vae_patch_parallel_size",
+    options=Options,
+    check=_check,
+)

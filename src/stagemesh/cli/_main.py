@@ -1,0 +1,116 @@
+"""The command `stagemesh`: finds the commands, parses, runs one, and turns errors into screens.
+
+Exit codes: 0 well, 1 the input is wrong or something failed, 2 wrong usage, 130 interrupted, 141
+the reader of the output went away. Data goes to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, cast
+
+from stagemesh.errors import DiagnosticError, StagemeshError
+from stagemesh.spec.command import Command
+from stagemesh.spec.reference import resolve
+from stagemesh.spec.registry import COMMANDS
+
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; never raises for what a user can do."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+        return READER_GONE
+    except SystemExit as stop:  # argparse has told what is wrong, or shown the help
+        return stop.code if isinstance(stop.code, int) else 1
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    namespace = argparse.Namespace(debug=False, json=False)
+    try:
+        parser = _parser(arguments)
+        parser.parse_args(arguments, namespace)
+        run = cast("Callable[[argparse.Namespace], int]", resolve(namespace.run))
+        return run(namespace)
+    except StagemeshError as error:
+        if namespace.debug:
+            traceback.print_exc()
+        _show(error, as_json=namespace.json)
+        return 1
+
+
+def _show(error: StagemeshError, *, as_json: bool) -> None:
+    if isinstance(error, DiagnosticError):
+        from stagemesh.cli._screen import show_diagnostics  # noqa: PLC0415  only when needed
+
+        show_diagnostics(error.diagnostics, as_json=as_json)
+    else:
+        sys.stderr.write(f"error: {error}\n")
+
+
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """Declare every command, but configure only the one that was typed."""
+    parser = argparse.ArgumentParser(
+        prog="stagemesh",
+        description="Plan and run multi-stage generative models under one small strategy file.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    typed = next((word for word in arguments if not word.startswith("-")), None)
+    for command in COMMANDS.declarations():
+        _add(commands, command, is_typed=command.name == typed)
+    return parser
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    command: Command,
+    *,
+    is_typed: bool,
+) -> None:
+    parser = commands.add_parser(
+        command.name,
+        help=command.summary,
+        description=f"{command.summary[:1].upper()}{command.summary[1:]}.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=command.run)
+    if is_typed:
+        command.configure(parser)
+        parser.add_argument(
+            "--debug",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show tracebacks of errors",
+        )
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_given: object) -> NoReturn:
+        from importlib.metadata import version  # noqa: PLC0415  only when needed
+
+        sys.stdout.write(f"stagemesh {version('stagemesh')}\n")
+        parser.exit()
+
+
+def _forget_output() -> None:
+    """Keep the interpreter from flushing into the closed pipe again when it ends."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123  a device, no path
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

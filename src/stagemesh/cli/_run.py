@@ -1,0 +1,161 @@
+"""The work of `stagemesh run`: everything is checked before anything starts, and stopped at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from stagemesh.cli._arguments import inputs_from
+from stagemesh.cli._progress import Progress, report_text
+from stagemesh.cli._screen import check_writable, show_diagnostics
+from stagemesh.config.host import read_host
+from stagemesh.errors import DiagnosticError
+from stagemesh.plan.make import Made, make
+from stagemesh.plan.render import plan_summary
+from stagemesh.plan.saved import open_saved
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.omni import Omni
+from stagemesh.runtime.outputs import OmniResult
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.origin import Layer, Origin
+
+_AUDIO = "audio"
+
+
+_LAYOUT = ("async_chunk", "deploy_config", "devices", "stage_overrides", "strategy_config")
+"""Arguments that make a plan, and so cannot be given beside a saved one."""
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Ask one question; print the answer on standard output and all else on standard error."""
+    made = _made(namespace)
+    show_diagnostics(
+        made.diagnostics, made.documents, as_json=namespace.json and made.plan is None
+    )
+    if made.plan is None:
+        return 1
+    _check_request(namespace, made.plan)
+    result = _ask(namespace, made.plan)
+    if namespace.output is not None:
+        _write_audio(result, namespace.output)
+    _print(namespace, result)
+    return 0
+
+
+def _made(namespace: argparse.Namespace) -> Made:
+    """Make the plan, or read it when MODEL is a file."""
+    file = Path(namespace.model)
+    if not file.is_file():
+        return make(inputs_from(namespace), read_host())
+    given = vars(namespace)
+    flags = [f"--{name.replace('_', '-')}" for name in _LAYOUT if name in given]
+    if flags:
+        raise DiagnosticError(
+            [
+                Diagnostic(
+                    code="CL002",
+                    message=f"`{flag}` cannot change the saved plan `{file}`",
+                    help="name the model instead of the plan, or plan again with this flag",
+                )
+                for flag in flags
+            ]
+        )
+    return open_saved(file, read_host())
+
+
+def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
+    """Find what is wrong with the request before anything is started."""
+    found: list[Diagnostic] = []
+    if not namespace.question.strip():
+        found.append(
+            Diagnostic(
+                code="RT004",
+                message="the question is empty",
+                help='write it as one argument: `stagemesh run MODEL "..."`',
+            )
+        )
+    if not namespace.timeout > 0:
+        found.append(
+            Diagnostic(code="CL004", message=f"`--timeout` must be above 0: `{namespace.timeout}`")
+        )
+    if namespace.output is not None:
+        found += check_writable(namespace.output, "--output")
+        if all(stage.final_output_type != _AUDIO for stage in plan.stages):
+            found.append(
+                Diagnostic(
+                    code="CL005",
+                    message=f"no stage of `{plan.pipeline}` puts out audio for `--output`",
+                    origin=Origin(layer=Layer.GLOBAL, source="--output"),
+                )
+            )
+    if found:
+        raise DiagnosticError(found)
+
+
+def _ask(namespace: argparse.Namespace, plan: Plan) -> OmniResult:
+    sys.stderr.write(f"{plan_summary(plan)}\n")
+    with Progress(plan) as progress, Omni.from_plan(plan) as omni:
+        progress.started()
+        [result] = omni.generate(
+            namespace.question, timeout_s=namespace.timeout, on_progress=progress.news
+        )
+    return result
+
+
+def _write_audio(result: OmniResult, path: str) -> None:
+    if result.audio is None:
+        raise DiagnosticError(
+            [
+                Diagnostic(
+                    code="RT005",
+                    message="the answer has nothing to speak, so no file was written",
+                    origin=Origin(layer=Layer.GLOBAL, source="--output"),
+                    help=f"the text of the answer was `{(result.text or '').strip()[:60]}`",
+                )
+            ]
+        )
+    try:
+        result.audio.write(path)
+    except OSError as error:
+        message = f"`{path}` cannot be written: {(error.strerror or str(error)).lower()}"
+        raise DiagnosticError([Diagnostic(code="CL001", message=message)]) from error
+
+
+def _print(namespace: argparse.Namespace, result: OmniResult) -> None:
+    if namespace.json:
+        sys.stdout.write(json.dumps(_as_json(namespace, result), indent=2) + "\n")
+        return
+    if result.text is not None:
+        sys.stdout.write(f"{result.text.strip()}\n")
+    sys.stderr.write(report_text(result))
+    if namespace.output is not None and result.audio is not None:
+        sys.stderr.write(f"wrote {result.audio.seconds:.1f} s of audio to {namespace.output}\n")
+
+
+def _as_json(namespace: argparse.Namespace, result: OmniResult) -> dict[str, object]:
+    audio = result.audio
+    return {
+        "text": result.text,
+        "audio": None
+        if audio is None
+        else {
+            "file": namespace.output,
+            "seconds": audio.seconds,
+            "sampling_rate": audio.sampling_rate,
+        },
+        "seconds": result.seconds,
+        "first_output_s": dict(result.first_output_s),
+        "stages": [
+            {
+                "stage": stage.stage,
+                "replicas": list(stage.replicas),
+                "requests": stage.num_requests,
+                "seconds": stage.seconds,
+                "first_output_s": stage.first_output_s,
+                "units": dict(stage.units),
+            }
+            for stage in result.report
+        ],
+    }

@@ -1,0 +1,62 @@
+"""What commands share in showing things: diagnostics, and files that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from stagemesh.config.document import Document
+from stagemesh.errors import DiagnosticError
+from stagemesh.plan.diagnostics import diagnostics_json, diagnostics_text
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.origin import Layer, Origin
+
+
+def show_diagnostics(
+    diagnostics: Sequence[Diagnostic],
+    documents: Iterable[Document] = (),
+    *,
+    as_json: bool = False,
+) -> None:
+    """Show diagnostics on standard error, or as data on standard output."""
+    if as_json:
+        sys.stdout.write(diagnostics_json(diagnostics))
+    else:
+        sys.stderr.write(diagnostics_text(diagnostics, documents))
+
+
+def check_writable(path: str, flag: str) -> list[Diagnostic]:
+    """Find out whether a file that `flag` asks for could be written, without touching it."""
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir():
+        reason = "it is a folder"
+    elif not folder.is_dir():
+        reason = f"the folder `{folder}` does not exist"
+    elif not os.access(target if target.exists() else folder, os.W_OK):
+        reason = "permission denied"
+    else:
+        return []
+    origin = Origin(layer=Layer.GLOBAL, source=flag)
+    return [
+        Diagnostic(code="CL001", message=f"`{path}` cannot be written: {reason}", origin=origin)
+    ]
+
+
+def write_text(path: str, text: str, flag: str) -> None:
+    """Write a file that `flag` asked for; raises `DiagnosticError` when that is not possible."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DiagnosticError(
+            [
+                Diagnostic(
+                    code="CL001",
+                    message=f"`{path}` cannot be written: {reason}",
+                    origin=Origin(layer=Layer.GLOBAL, source=flag),
+                )
+            ]
+        ) from error

@@ -1,0 +1,23 @@
+"""`stagemesh plan`: decide and show everything before anything starts."""
+
+from __future__ import annotations
+
+import argparse
+
+from stagemesh.spec.command import Command
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    from stagemesh.cli._arguments import add_plan_arguments  # noqa: PLC0415  only when typed
+
+    add_plan_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+    parser.add_argument("-o", "--output", metavar="FILE", help="save the plan, for `run FILE`")
+
+
+COMMAND = Command(
+    name="plan",
+    summary="show stages, replicas, ranks, devices, edges and where each value comes from",
+    configure=_configure,
+    run="stagemesh.cli._plan:run",
+)

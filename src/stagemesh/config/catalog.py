@@ -1,0 +1,54 @@
+"""The declarations that configuration is checked against, gathered once from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.connector import ConnectorSpec
+from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.pipeline import PipelineConfig
+from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A pipeline and the package that ships it."""
+
+    pipeline: PipelineConfig
+    """The declaration."""
+    package: str
+    """Package that holds the model's `deploy/` folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Every declaration that can be named in a file."""
+
+    axes: Mapping[str, Axis] = field(default_factory=dict)
+    """Axes by name."""
+    engines: Mapping[str, EngineSpec] = field(default_factory=dict)
+    """Engines by name."""
+    connectors: Mapping[str, ConnectorSpec] = field(default_factory=dict)
+    """Connectors by the names that deploy files use."""
+    models: tuple[Model, ...] = ()
+    """Models, ordered by name."""
+
+    @classmethod
+    def installed(cls) -> Catalog:
+        """Load what is installed; raises `PluginError` for a plug-in that cannot be loaded."""
+        return cls(
+            axes={axis.name: axis for axis in AXES.declarations()},
+            engines={engine.name: engine for engine in ENGINES.declarations()},
+            connectors={
+                name: connector
+                for connector in CONNECTORS.declarations()
+                for name in connector.config_names
+            },
+            models=tuple(
+                Model(pipeline=pipeline, package=module.rpartition(".")[0])
+                for name, module in sorted(MODELS.modules().items())
+                for pipeline in MODELS.load(name)
+            ),
+        )

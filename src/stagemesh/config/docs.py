@@ -1,0 +1,22 @@
+"""The text under each field of a dataclass, read from its source; only generators need it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Mapping
+
+
+def field_docs(kind: type) -> Mapping[str, str]:
+    """Return the docstring line of each field; a field without one is missing here."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    docs: dict[str, str] = {}
+    for statement, after in itertools.pairwise(body):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            docs[statement.target.id] = inspect.cleandoc(str(after.value.value))
+    return docs

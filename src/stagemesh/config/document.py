@@ -1,0 +1,188 @@
+"""Documents: what one source says, as plain values with the place of each.
+
+YAML files, JSON text and Python mappings become the same thing here, so everything behind this file
+knows one form. What cannot be read becomes a diagnostic; nothing raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Final, TypeAlias
+
+import yaml
+
+from stagemesh.config.tree import (
+    Pairs,
+    Path,
+    Position,
+    Tree,
+    path_text,
+    tree_from_value,
+    tree_from_yaml,
+)
+from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.origin import Layer, Origin
+
+Findings: TypeAlias = list[Diagnostic]
+"""Where readers put what they find, in the order of the source."""
+
+_Loader: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One source that was read; its root is a mapping."""
+
+    value: Mapping[str | int, object]
+    """The content."""
+    source: str
+    """File name as the user gave it, or the flag or argument."""
+    layer: Layer
+    """The layer that its values belong to."""
+    text: str | None = None
+    """The text, for showing lines at fault; `None` for Python values."""
+    positions: Mapping[Path, Position] = field(default_factory=dict)
+    """Where each value starts."""
+    key_positions: Mapping[Path, Position] = field(default_factory=dict)
+    """Where the key of each value starts."""
+
+    def origin(self, path: Path, layer: Layer | None = None) -> Origin:
+        """Return the place of the value at `path`."""
+        return self._origin(path, self.positions.get(path), layer)
+
+    def key_origin(self, path: Path, layer: Layer | None = None) -> Origin:
+        """Return the place of the key whose value is at `path`."""
+        position = self.key_positions.get(path) or self.positions.get(path)
+        return self._origin(path, position, layer)
+
+    def _origin(self, path: Path, position: Position | None, layer: Layer | None) -> Origin:
+        line, column = position or (None, None)
+        return Origin(
+            layer=self.layer if layer is None else layer,
+            source=self.source,
+            line=line,
+            column=column,
+            path=path_text(path),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is read and how it is called in messages."""
+
+    name: str
+    """File name as the user gave it, or the flag or argument."""
+    layer: Layer
+    """The layer that its values belong to."""
+    expected: str = "a mapping"
+    """What it should hold, for a source that holds something else."""
+
+
+def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Document | None:
+    """Read a YAML file (a `Path`) or YAML text (a `str`)."""
+    text = given if isinstance(given, str) else read_text(given, source, findings)
+    if text is None:
+        return None
+    try:
+        tree = tree_from_yaml(yaml.compose(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        reason = " ".join(part for part in (error.problem, error.context) if part)
+        _tell(findings, source, "CF002", f"not valid YAML: {reason}", line, column)
+        return None
+    except yaml.YAMLError as error:
+        _tell(findings, source, "CF002", f"not valid YAML: {str(error).splitlines()[0]}")
+        return None
+    except RecursionError:  # the parser's own limit, far above ours
+        _tell(findings, source, "CF005", "nested too deeply")
+        return None
+    return _document(tree, text, source, findings)
+
+
+def read_json(text: str, source: Source, findings: Findings) -> Document | None:
+    """Read JSON text; positions inside it are not known."""
+    try:
+        parsed: object = json.loads(text, object_pairs_hook=Pairs)
+    except json.JSONDecodeError as error:
+        message = f"not valid JSON: {_lower(error.msg)}"
+        _tell(findings, source, "CF002", message, error.lineno, error.colno)
+        return None
+    except ValueError as error:  # a number of more digits than Python converts
+        _tell(findings, source, "CF002", f"not valid JSON: {_lower(str(error))}")
+        return None
+    except RecursionError:
+        _tell(findings, source, "CF005", "nested too deeply")
+        return None
+    return _document(tree_from_value(parsed), text, source, findings)
+
+
+def read_mapping(value: object, source: Source, findings: Findings) -> Document | None:
+    """Take a Python mapping as if it had been written in a file."""
+    return _document(tree_from_value(value), None, source, findings)
+
+
+def read_text(file: FilePath, source: Source, findings: Findings) -> str | None:
+    """Read a UTF-8 file, with or without a byte order mark."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        _tell(findings, source, "CF001", f"not UTF-8 text: byte `{error.start}` is no character")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        _tell(findings, source, "CF001", f"cannot be read: {_lower(reason or str(error))}")
+    return None
+
+
+def _document(tree: Tree, text: str | None, source: Source, findings: Findings) -> Document | None:
+    for problem in tree.problems:
+        notes: tuple[Note, ...] = ()
+        if problem.first is not None:
+            first = _origin(source, *problem.first, problem.path)
+            notes = (Note(message="first given here", origin=first),)
+        line, column = problem.position or (None, None)
+        findings.append(
+            Diagnostic(
+                code=problem.code,
+                message=problem.message,
+                origin=_origin(source, line, column, problem.path),
+                notes=notes,
+            )
+        )
+    if isinstance(tree.value, Mapping):
+        return Document(
+            value=tree.value,
+            source=source.name,
+            layer=source.layer,
+            text=text,
+            positions=tree.positions,
+            key_positions=tree.key_positions,
+        )
+    if not tree.problems:
+        got = {type(None): "nothing", tuple: "a list"}.get(type(tree.value), "a single value")
+        _tell(findings, source, "CF004", f"expected {source.expected}, got {got}")
+    return None
+
+
+def _tell(
+    findings: Findings,
+    source: Source,
+    code: str,
+    message: str,
+    line: int | None = None,
+    column: int | None = None,
+) -> None:
+    findings.append(Diagnostic(code=code, message=message, origin=_origin(source, line, column)))
+
+
+def _origin(source: Source, line: int | None, column: int | None, path: Path = ()) -> Origin:
+    return Origin(
+        layer=source.layer, source=source.name, line=line, column=column, path=path_text(path)
+    )
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,83 @@
+"""The stage fields of deploy files and flags: our own, those of axes and those of engines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.check import checker, hints
+from stagemesh.config.place import Place, Run
+from stagemesh.config.schema import STAGE_KEY, Size, StageEntry
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.registry import PluginError
+from stagemesh.spec.unset import UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageField:
+    """One key that an entry of a stage may have."""
+
+    name: str
+    """The key."""
+    annotations: tuple[Any, ...]
+    """Types its value may have: more than one when engines disagree."""
+    declared_by: type | Axis
+    """The dataclass or the axis that declares it."""
+
+    @property
+    def axis(self) -> Axis | None:
+        """The axis whose size the field sets, if it does."""
+        return self.declared_by if isinstance(self.declared_by, Axis) else None
+
+    def check(self, value: object, place: Place, run: Run) -> object:
+        """Build the typed value with the first annotation that takes it; `UNSET` when none does."""
+        first: Run | None = None
+        for annotation in self.annotations:
+            attempt = Run(partial=run.partial)
+            built = checker(annotation)(value, place, attempt)
+            if not attempt.findings:
+                return built
+            first = first or attempt
+        if first is not None:
+            run.findings.extend(first.findings)
+        return UNSET
+
+
+def stage_fields(catalog: Catalog) -> Mapping[str, StageField]:
+    """Return every stage field by name; raises `PluginError` when two plug-ins claim one name."""
+    fields = {
+        name: StageField(name=name, annotations=(annotation,), declared_by=StageEntry)
+        for name, annotation in hints(StageEntry).items()
+        if name != STAGE_KEY
+    }
+    for axis in catalog.axes.values():
+        if axis.deploy_field is not None:
+            _claim(fields, axis.deploy_field, f"axis `{axis.name}`")
+            fields[axis.deploy_field] = StageField(
+                name=axis.deploy_field,
+                annotations=(bool if axis.deploy_field_is_flag else Size,),
+                declared_by=axis,
+            )
+    taken = {*fields, STAGE_KEY}
+    for engine in catalog.engines.values():
+        for option in dataclasses.fields(engine.options):
+            if option.name in taken:
+                _claim(fields, option.name, f"engine `{engine.name}`")
+            annotation, known = hints(engine.options)[option.name], fields.get(option.name)
+            if known is None:
+                fields[option.name] = StageField(
+                    name=option.name, annotations=(annotation,), declared_by=engine.options
+                )
+            elif annotation not in known.annotations:
+                annotations = (*known.annotations, annotation)
+                fields[option.name] = dataclasses.replace(known, annotations=annotations)
+    return fields
+
+
+def _claim(fields: Mapping[str, StageField], name: str, claimant: str) -> None:
+    if name in fields or name == STAGE_KEY:
+        message = f"{claimant} declares the stage field `{name}`, which exists already"
+        raise PluginError(message)

@@ -1,0 +1,207 @@
+"""JSON Schemas of strategy and deploy files, for editors: generated from the same annotations.
+
+Run as `python -m stagemesh.config.jsonschema`, it writes `schemas/*.schema.json` below the current
+folder; with `--check` it only compares, and exits with 1 when a file is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.check import Annotation, Pattern, hints
+from stagemesh.config.docs import field_docs
+from stagemesh.config.fields import StageField, stage_fields
+from stagemesh.config.schema import STAGE_KEY, DeployFile, StageEntry, StrategyEntry, StrategyFile
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.bounds import Range
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema."""
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_SCALARS: Final[Mapping[Annotation, str]] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+}
+
+
+def deploy_schema(catalog: Catalog) -> Schema:
+    """Return the schema of deploy files for what is in `catalog`."""
+    fields = stage_fields(catalog)
+    entry = {
+        "type": "object",
+        "required": [STAGE_KEY],
+        "additionalProperties": False,
+        "properties": {
+            STAGE_KEY: {
+                "type": "integer",
+                "minimum": 0,
+                "description": field_docs(StageEntry)[STAGE_KEY],
+            },
+            **{name: _nullable(_stage_field(fields[name])) for name in sorted(fields)},
+        },
+    }
+    schema = _dataclass(DeployFile, required=False)
+    for name, kind in schema["properties"].items():
+        schema["properties"][name] = _nullable(kind)
+    docs = field_docs(DeployFile)
+    schema["properties"]["stages"] = {
+        "type": ["array", "null"],
+        "items": entry,
+        "description": docs["stages"],
+    }
+    return {"$schema": _DIALECT, "title": "stagemesh deploy file", **schema}
+
+
+def strategy_schema(catalog: Catalog) -> Schema:
+    """Return the schema of strategy files for what is in `catalog`."""
+    stack = {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["axis"],
+            "oneOf": [_axis_entry(axis) for _, axis in sorted(catalog.axes.items())],
+        },
+    }
+    return {
+        "$schema": _DIALECT,
+        "title": "stagemesh strategy file",
+        "type": "object",
+        "required": ["strategies"],
+        "additionalProperties": False,
+        "properties": {
+            "strategies": {
+                "type": "object",
+                "additionalProperties": stack,
+                "description": field_docs(StrategyFile)["strategies"],
+            }
+        },
+    }
+
+
+def schema_of(annotation: Annotation) -> Schema:
+    """Return the schema of the values that an annotation takes."""
+    origin: Annotation = typing.get_origin(annotation)
+    if origin is not None:
+        return _generic(origin, typing.get_args(annotation))
+    if annotation in _SCALARS:
+        return {"type": _SCALARS[annotation]}
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return {"enum": [member.value for member in annotation]}
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return _dataclass(annotation)
+    return {}
+
+
+def _generic(origin: Annotation, args: Sequence[Annotation]) -> Schema:
+    if origin is Annotated:
+        return schema_of(args[0]) | _constraints(args[1:])
+    if origin is Literal:
+        return {"enum": list(args)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(arg) for arg in args]}
+    if origin in (dict, Mapping):
+        names = {"propertyNames": schema_of(args[0])} if args[0] is not str else {}
+        return {"type": "object", **names, "additionalProperties": schema_of(args[1])}
+    return {"type": "array", "items": schema_of(args[0])}
+
+
+def _constraints(metadata: Sequence[object]) -> Schema:
+    schema: Schema = {}
+    for item in metadata:
+        if isinstance(item, Range):
+            bounds = {"minimum": item.minimum, "maximum": item.maximum}
+            schema |= {name: bound for name, bound in bounds.items() if bound is not None}
+        elif isinstance(item, Pattern):
+            schema["pattern"] = f"^({item.regex})$"
+    return schema
+
+
+def _dataclass(kind: type, *, required: bool = True) -> Schema:
+    """Return the schema of a mapping with the fields of `kind`."""
+    docs = field_docs(kind)
+    properties = {
+        name: schema_of(annotation) | ({"description": docs[name]} if name in docs else {})
+        for name, annotation in hints(kind).items()
+    }
+    schema: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    missing = dataclasses.MISSING
+    needed = [
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is missing and field.default_factory is missing
+    ]
+    return schema | ({"required": needed} if needed and required else {})
+
+
+def _nullable(schema: Schema) -> Schema:
+    """Take `null` as well, which clears a lower layer."""
+    described = {"description": schema["description"]} if "description" in schema else {}
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    return {"anyOf": [rest, {"type": "null"}], **described}
+
+
+def _stage_field(field: StageField) -> Schema:
+    schemas = [schema_of(annotation) for annotation in field.annotations]
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    if isinstance(field.declared_by, Axis):
+        doc = f"Same as an entry of axis `{field.declared_by.name}` in a strategy file."
+    else:
+        doc = field_docs(field.declared_by).get(field.name, "")
+    return schema | ({"description": doc} if doc else {})
+
+
+def _axis_entry(axis: Axis) -> Schema:
+    schema = _dataclass(StrategyEntry)
+    properties = schema["properties"]
+    properties["axis"] |= {"const": axis.name, "description": axis.summary}
+    properties["l1_owner"] = {"enum": [axis.owner.value, None]}
+    if axis.policies:
+        names = [policy.value for policy in axis.policies]
+        spellings = dict.fromkeys([*names, *(name.replace("_", "-") for name in names)])
+        properties["routing"] |= {"enum": [*spellings, None]}
+    else:
+        properties["routing"] = {"type": "null"}
+    own = _dataclass(axis.options)
+    required = [*schema["required"], *own.get("required", [])]
+    return schema | {"properties": properties | own["properties"], "required": required}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or compare both files; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m stagemesh.config.jsonschema")
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument("--folder", type=Path, default=Path("schemas"), help="where the files are")
+    options = parser.parse_args(arguments)
+    catalog = Catalog.installed()
+    schemas = {"deploy": deploy_schema(catalog), "strategy": strategy_schema(catalog)}
+    stale = []
+    for name, schema in schemas.items():
+        file = options.folder / f"{name}.schema.json"
+        text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        if options.check:
+            if not file.is_file() or file.read_text(encoding="utf-8") != text:
+                stale.append(str(file))
+        else:
+            options.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    for name in stale:
+        sys.stderr.write(f"{name} is out of date: run `python -m stagemesh.config.jsonschema`\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""The one merge: patches of all layers become one tree, whatever they are about.
+
+Mappings merge by key at any depth, lists and scalars replace, `None` clears what is below it, and a
+higher layer wins over a lower one. Within a layer the later patch wins; patches of different paths
+never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from stagemesh.config.document import Findings
+from stagemesh.config.patch import Patch
+from stagemesh.config.settings import Sourced
+from stagemesh.config.tree import Path, path_text
+from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.origin import Origin
+from stagemesh.spec.unset import UNSET
+
+
+class Branch:
+    """A mapping in the making: where it was written last, and its members."""
+
+    __slots__ = ("children", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        """Start without members."""
+        self.origin = origin
+        self.children: dict[str | int, Node] = {}
+
+    def at(self, *path: str | int) -> Node | None:
+        """Return what stands at `path`, or `None`."""
+        node: Node | None = self
+        for part in path:
+            node = node.children.get(part) if isinstance(node, Branch) else None
+        return node
+
+
+Node: TypeAlias = "Branch | Sourced[object]"
+"""A mapping, or a value with what it replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedPlace:
+    """Tells the places of a merged mapping's values."""
+
+    branch: Branch
+    """The mapping."""
+
+    def origin(self, path: Path) -> Origin:
+        """Return the place of the value at `path`, or of the nearest mapping around it."""
+        while (node := self.branch.at(*path)) is None:
+            path = path[:-1]
+        return node.origin
+
+    def key_origin(self, path: Path) -> Origin:
+        """Return the place of the value: a key has no other once merged."""
+        return self.origin(path)
+
+
+def merge(patches: Iterable[Patch], findings: Findings) -> Mapping[int | None, Branch]:
+    """Merge patches into one tree for the pipeline (`None`) and one for each stage named."""
+    roots: dict[int | None, Branch] = {}
+    for patch in sorted(patches, key=lambda patch: patch.origin.layer):
+        root = roots.setdefault(patch.stage_id, Branch(patch.origin))
+        _apply(root, patch, findings)
+    return roots
+
+
+def unmerge(roots: Mapping[int | None, Branch]) -> Iterator[Patch]:
+    """Turn a tree back into patches that merge into the same values."""
+    for stage_id, root in roots.items():
+        for key, node in root.children.items():
+            yield from _patches(stage_id, (key,), node)
+
+
+def value_of(node: Node) -> object:
+    """Return the plain value of a node; `UNSET` when any part of it was refused."""
+    if isinstance(node, Sourced):
+        return node.value
+    built = {key: value_of(child) for key, child in node.children.items()}
+    return UNSET if UNSET in built.values() else built
+
+
+def sourced(node: Node) -> Sourced[object]:
+    """Return the value of a node with its origin, and the origins of its members."""
+    if isinstance(node, Sourced):
+        return node
+    return Sourced(
+        value=value_of(node),
+        origin=node.origin,
+        parts={key: sourced(child) for key, child in node.children.items()},
+    )
+
+
+def _patches(stage_id: int | None, path: Path, node: Node) -> Iterator[Patch]:
+    value = node.value if isinstance(node, Sourced) else {}
+    yield Patch(stage_id=stage_id, path=path, value=value, origin=node.origin)
+    if isinstance(node, Branch):
+        for key, child in node.children.items():
+            yield from _patches(stage_id, (*path, key), child)
+
+
+def _apply(root: Branch, patch: Patch, findings: Findings) -> None:
+    branch = root
+    for depth, part in enumerate(patch.path[:-1], start=1):
+        child = branch.children.get(part)
+        if child is None:
+            child = branch.children[part] = Branch(patch.origin)
+        if not isinstance(child, Branch):
+            _clash(patch, patch.path[:depth], child, findings)
+            return
+        branch = child
+    last = patch.path[-1]
+    current = branch.children.get(last)
+    if patch.value is None:
+        branch.children.pop(last, None)
+    elif isinstance(patch.value, Mapping):
+        if isinstance(current, Sourced):
+            _clash(patch, patch.path, current, findings)
+        elif current is None:
+            branch.children[last] = Branch(patch.origin)
+        else:
+            current.origin = patch.origin
+    elif isinstance(current, Branch) and patch.value is not UNSET:
+        _clash(patch, patch.path, current, findings)
+    else:
+        branch.children[last] = _replacing(patch, current)
+
+
+def _replacing(patch: Patch, current: Node | None) -> Sourced[object]:
+    below: tuple[Sourced[object], ...] = ()
+    if isinstance(current, Sourced):
+        below = (Sourced(value=current.value, origin=current.origin), *current.superseded)
+    return Sourced(value=patch.value, origin=patch.origin, superseded=below)
+
+
+def _clash(patch: Patch, path: Path, current: Node, findings: Findings) -> None:
+    if isinstance(current, Sourced) and current.value is UNSET:
+        return  # told when it was read
+    kinds = ("a mapping", "a single value")
+    here, there = kinds if isinstance(current, Sourced) else kinds[::-1]
+    note = Note(message=f"{there} here", origin=current.origin)
+    if any(found.notes == (note,) for found in findings):
+        return  # the other members of the same mapping
+    findings.append(
+        Diagnostic(
+            code="CF014",
+            message=f"`{path_text(path)}` is {here} and {there} in two places",
+            origin=patch.origin,
+            notes=(note,),
+            help="mappings merge by key; write `null` in between to clear the lower one",
+        )
+    )

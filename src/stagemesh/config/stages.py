@@ -1,0 +1,42 @@
+"""Finds the stages that a file names, and lists them for messages."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """The stages of a pipeline; of an unknown pipeline every name and number is taken."""
+
+    pipeline: PipelineConfig | None
+    """The pipeline, when it is known."""
+
+    def named(self, name: str) -> StagePipelineConfig | None:
+        """Return the stage called `name`."""
+        if self.pipeline is None:
+            return StagePipelineConfig(stage_id=-1, model_stage=name)
+        return self.pipeline.stage(name)
+
+    def numbered(self, stage_id: int) -> StagePipelineConfig | None:
+        """Return the stage with that number."""
+        if self.pipeline is None:
+            return StagePipelineConfig(stage_id=stage_id, model_stage=str(stage_id))
+        return next((stage for stage in self.pipeline.stages if stage.stage_id == stage_id), None)
+
+    @property
+    def listed(self) -> str:
+        """All stages as a message shows them."""
+        if self.pipeline is None:
+            return "stages are those of the model"
+        each = (f"`{stage.model_stage}` ({stage.stage_id})" for stage in self.pipeline.stages)
+        return f"stages of `{self.pipeline.model_type}`: {', '.join(each)}"
+
+    def help_for(self, name: str) -> str:
+        """Say which stage was meant by a name that is none, if one is near, and list all."""
+        stages = () if self.pipeline is None else self.pipeline.stages
+        near = difflib.get_close_matches(name, [stage.model_stage for stage in stages], n=1)
+        return f"did you mean `{near[0]}`? {self.listed}" if near else self.listed

@@ -1,0 +1,225 @@
+"""Reads a strategy file: which axes, of which size, are laid over which stage."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from stagemesh.config.check import checker, hints, missing_key, unknown_key, wrong_type
+from stagemesh.config.document import Document
+from stagemesh.config.entries import axis_patches
+from stagemesh.config.patch import Patch
+from stagemesh.config.place import Place, Run
+from stagemesh.config.schema import StrategyEntry, StrategyFile
+from stagemesh.config.stages import Stages
+from stagemesh.config.tree import quoted
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.patterns import Policy
+from stagemesh.spec.pipeline import StagePipelineConfig
+from stagemesh.spec.unset import UNSET
+
+_ROOT: Final = "strategies"
+_KEYS: Final = frozenset(hints(StrategyEntry))
+_EXAMPLE: Final = "`strategies: {thinker: [{axis: tp, size: 2}]}`"
+
+EXPECTED: Final = f"a mapping with `{_ROOT}`"
+"""What a strategy file holds, for the message about one that holds something else."""
+
+
+def read_strategy(
+    document: Document, stages: Stages, axes: Mapping[str, Axis], run: Run
+) -> list[Patch]:
+    """Read a strategy file into patches; what is wrong goes to `run`."""
+    root = Place(located=document)
+    if _ROOT not in document.value:
+        help_text = f"write stage names, each with a list of axes, below `{_ROOT}`: {_EXAMPLE}"
+        run.tell("CF011", f"`{_ROOT}` is missing", root.origin, help_text)
+        return []
+    for key in document.value:
+        if key != _ROOT:
+            unknown_key(key, root, run, hints(StrategyFile))
+    given, place = document.value[_ROOT], root.child(_ROOT)
+    if not isinstance(given, Mapping):
+        wrong_type(given, place, run, "a mapping from stage names to lists of axes")
+        return []
+    reader = _Reader(stages, axes, run)
+    return [
+        patch
+        for name, stack in given.items()
+        for patch in reader.stage(name, stack, place.child(name, label=str(name)))
+    ]
+
+
+class _Reader:
+    def __init__(self, stages: Stages, axes: Mapping[str, Axis], run: Run) -> None:
+        self._stages = stages
+        self._axes = axes
+        self._run = run
+
+    def stage(self, name: str | int, stack: object, place: Place) -> Iterator[Patch]:
+        """Read the stack of axes of one stage."""
+        stage = self._find(name, place)
+        if not isinstance(stack, tuple):
+            wrong_type(stack, place, self._run, "a list of axes")
+            return
+        seen: dict[str, Place] = {}
+        for index, entry in enumerate(stack):
+            here = place.child(index)
+            if not isinstance(entry, Mapping):
+                wrong_type(entry, here, self._run, "a mapping with `axis` and `size`")
+                continue
+            axis = self._axis(entry, here)
+            label = f"{place.label}.{axis.name}" if axis is not None else here.label
+            patches = list(self._entry(entry, axis, stage, dataclasses.replace(here, label=label)))
+            if axis is None:
+                continue
+            if axis.name in seen:
+                self._twice(axis.name, place, here.child("axis"), seen[axis.name])
+            else:
+                seen[axis.name] = here.child("axis")
+                yield from patches
+
+    def _find(self, name: str | int, place: Place) -> StagePipelineConfig | None:
+        if isinstance(name, int):
+            message = f"stage `{name}` is given by number, a strategy names stages"
+            self._run.tell("CF022", message, place.key_origin, self._stages.listed)
+            return None
+        stage = self._stages.named(name)
+        if stage is None:
+            message = f"no stage {quoted(name)} in this pipeline"
+            self._run.tell("CF020", message, place.key_origin, self._stages.help_for(name))
+        return stage
+
+    def _axis(self, entry: Mapping[str | int, object], place: Place) -> Axis | None:
+        here = place.child("axis")
+        if "axis" not in entry:
+            missing_key("axis", place, self._run)
+            return None
+        name = checker(str)(entry["axis"], here, self._run)
+        if not isinstance(name, str):
+            return None
+        if name not in self._axes:
+            message = f"unknown axis {quoted(name)} for {quoted(place.label.partition('[')[0])}"
+            self._run.tell("AX001", message, here.origin, did_you_mean(name, self._axes))
+            return None
+        return self._axes[name]
+
+    def _twice(self, axis: str, place: Place, here: Place, first: Place) -> None:
+        self._run.findings.append(
+            Diagnostic(
+                code="AX002",
+                message=f"axis `{axis}` is given twice for {place.name}",
+                origin=here.origin,
+                notes=(Note(message="first given here", origin=first.origin),),
+                help="keep one entry; the sizes of two are not multiplied",
+            )
+        )
+
+    def _entry(
+        self,
+        entry: Mapping[str | int, object],
+        axis: Axis | None,
+        stage: StagePipelineConfig | None,
+        place: Place,
+    ) -> Iterator[Patch]:
+        members: dict[str, object] = {}
+        if "size" not in entry:
+            missing_key("size", place, self._run)
+        for key, value in entry.items():
+            here = place.child(key)
+            if key == "size" or (key in _KEYS and value is not None and key != "axis"):
+                members[str(key)] = checker(hints(StrategyEntry)[str(key)])(value, here, self._run)
+        if axis is None:
+            return
+        members["routing"] = self._policy(members.get("routing"), axis, place)
+        self._check_owner(members.get("l1_owner"), axis, place)
+        options = dict(self._options(entry, axis, place))
+        if stage is not None:
+            yield from self._patches(stage.stage_id, axis.name, members, options, place)
+
+    def _patches(
+        self,
+        stage_id: int,
+        axis: str,
+        members: Mapping[str, object],
+        options: Mapping[str, object],
+        place: Place,
+    ) -> Iterator[Patch]:
+        yield from axis_patches(stage_id, axis, {"enabled": True}, place.child("axis"))
+        for key, member in _MEMBERS.items():
+            if members.get(key) is not None:
+                yield Patch(
+                    stage_id=stage_id,
+                    path=("axes", axis, member),
+                    value=members[key],
+                    origin=place.child(key).origin,
+                )
+        for name, value in options.items():
+            yield Patch(
+                stage_id=stage_id,
+                path=("axes", axis, "options", name),
+                value=value,
+                origin=place.child(name).origin,
+            )
+
+    def _policy(self, text: object, axis: Axis, place: Place) -> object:
+        """Turn the text of `routing` into the policy that it means."""
+        if not isinstance(text, str):
+            return text
+        here, policy = place.child("routing"), Policy.parse(text)
+        if not axis.policies:
+            takers = sorted(axis.name for axis in self._axes.values() if axis.policies)
+            return self._run.tell(
+                "AX003",
+                f"{place.name} takes no `routing`, the routing of `{axis.name}` is fixed",
+                here.origin,
+                "axes that take one: " + ", ".join(f"`{name}`" for name in takers),
+            )
+        if policy not in axis.policies:
+            allowed = [policy.value for policy in axis.policies]
+            message = f"{here.name} does not take {quoted(text)}"
+            return self._run.tell("AX004", message, here.origin, did_you_mean(text, allowed))
+        return policy
+
+    def _check_owner(self, owner: object, axis: Axis, place: Place) -> None:
+        if owner in (None, UNSET, axis.owner):
+            return
+        alike = sorted(
+            other.name
+            for other in self._axes.values()
+            if other.owner is owner and other.policies and axis.policies
+        )
+        help_text = f"write `{axis.owner.value}` or leave `l1_owner` out"
+        if alike:
+            help_text += "; axes of that owner: " + ", ".join(f"`{name}`" for name in alike)
+        message = f"{place.name} is owned by `{axis.owner.value}`, which cannot be changed"
+        self._run.tell("AX005", message, place.child("l1_owner").origin, help_text)
+
+    def _options(
+        self, entry: Mapping[str | int, object], axis: Axis, place: Place
+    ) -> Iterator[tuple[str, object]]:
+        """Check the keys of an entry that only its axis knows."""
+        types_of = hints(axis.options)
+        for key, value in entry.items():
+            if key in _KEYS:
+                continue
+            if key not in types_of:
+                unknown_key(key, place, self._run, _KEYS | set(types_of))
+            else:
+                built = checker(types_of[str(key)])(value, place.child(key), self._run)
+                yield str(key), built
+        for option in dataclasses.fields(axis.options):
+            no_default = option.default is option.default_factory is dataclasses.MISSING
+            if no_default and option.name not in entry:
+                missing_key(option.name, place, self._run)
+
+
+_MEMBERS: Final[Mapping[str, str]] = {
+    "size": "size",
+    "routing": "routing",
+    "l1_owner": "owner",
+    "name": "label",
+}
+"""Keys of an entry and the members of the axis settings that they set."""

@@ -1,0 +1,131 @@
+"""Anonymous shared memory: page bookkeeping, a producer's writable mapping, sealed mappings of it.
+
+Space is handed out by the producer alone, from a bitmap of its own, and comes back in any
+order; so there is nothing to lock and no shared head or tail. A memory file has no name: it goes
+when the last process that holds it is gone, whatever way it went.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from typing import Final
+
+PAGE_BYTES: Final = 4096
+"""Unit in which an arena is handed out."""
+
+_F_SEAL_FUTURE_WRITE: Final = 0x0010
+_SIZE_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_FIXED: Final = _SIZE_SEALS | fcntl.F_SEAL_SEAL
+
+
+class PageAllocator:
+    """Contiguous first fit over a bitmap of pages."""
+
+    def __init__(self, num_pages: int) -> None:
+        """Begin with all of `num_pages` free."""
+        self._free = (1 << num_pages) - 1
+        self._taken: dict[int, int] = {}
+
+    def allocate(self, num_pages: int) -> int | None:
+        """Take the first gap of `num_pages` (at least 1); return its first page, or `None`."""
+        starts = self._free
+        width = 1
+        while (
+            width < num_pages and starts
+        ):  # doubling: bit i stays set if `width` pages from i are free
+            grow = min(width, num_pages - width)
+            starts &= starts >> grow
+            width += grow
+        if not starts:
+            return None
+        first = (starts & -starts).bit_length() - 1
+        self._free &= ~(((1 << num_pages) - 1) << first)
+        self._taken[first] = num_pages
+        return first
+
+    def free(self, first: int) -> None:
+        """Give back what `allocate` returned; raises `KeyError` for anything else."""
+        self._free |= ((1 << self._taken.pop(first)) - 1) << first
+
+    @property
+    def num_free(self) -> int:
+        """Pages that are free, in whatever gaps."""
+        return self._free.bit_count()
+
+
+class Arena:
+    """The producer's writable mapping of one memory file, handed out by pages."""
+
+    def __init__(self, num_bytes: int) -> None:
+        """Make a file of `num_bytes`, in whole pages; memory is taken as it is touched."""
+        num_pages = -(-num_bytes // PAGE_BYTES)
+        self.num_bytes = num_pages * PAGE_BYTES
+        self.fd = os.memfd_create("stagemesh-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self.fd, self.num_bytes)
+            self._map = mmap.mmap(self.fd, self.num_bytes)
+            # Our mapping stays writable, no later one can be: receivers only ever read.
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _FIXED | _F_SEAL_FUTURE_WRITE)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        self._view = memoryview(self._map)
+        self._pages = PageAllocator(num_pages)
+
+    def place(self, num_bytes: int) -> int | None:
+        """Take room for `num_bytes` (at least 1); return its offset, or `None` without room."""
+        first = self._pages.allocate(-(-num_bytes // PAGE_BYTES))
+        return None if first is None else first * PAGE_BYTES
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Copy `data` to `offset`."""
+        self._view[offset : offset + data.nbytes] = data
+
+    def free(self, offset: int) -> None:
+        """Give back what `place` returned."""
+        self._pages.free(offset // PAGE_BYTES)
+
+    def close(self) -> None:
+        """Unmap; memory that a receiver has mapped lives on there."""
+        self._view.release()
+        self._map.close()
+        os.close(self.fd)
+
+
+def one_off(parts: Iterable[tuple[int, memoryview]], num_bytes: int) -> int:
+    """Write `parts`, pairs of offset and data, into a new sealed memory file; return it open."""
+    fd = os.memfd_create("stagemesh-payload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, num_bytes)
+        for offset, data in parts:
+            _write_all(fd, data, offset)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FIXED | fcntl.F_SEAL_WRITE)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _write_all(fd: int, data: memoryview, offset: int) -> None:
+    # Writing rather than mapping: the kernel fills fresh pages without a fault for each of them.
+    while data.nbytes:
+        written = os.pwrite(fd, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def map_sealed(fd: int, num_bytes: int) -> memoryview:
+    """Map `num_bytes` of a foreign memory file read-only; the caller keeps `fd`.
+
+    Raises `ValueError` when its size is another one or could still change, which would turn a later
+    read into a crash.
+    """
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError as error:
+        raise ValueError(f"descriptor is no memory file: {error}") from error
+    if seals & _SIZE_SEALS != _SIZE_SEALS or os.fstat(fd).st_size != num_bytes or num_bytes == 0:
+        raise ValueError(f"memory file is not sealed at `{num_bytes}` bytes")
+    return memoryview(mmap.mmap(fd, num_bytes, prot=mmap.PROT_READ))

@@ -1,0 +1,166 @@
+"""The body of a ticket: where a payload lies and what its buffers are, checked field by field.
+
+Offsets of buffers are not on the wire: both ends derive them from the shapes by one layout rule, so
+a malformed body can only name a place, and that place is checked against the memory it points into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stagemesh.spec.payload import ALIGNMENT, DTYPE_BYTES, Buffer, MetaValue, Payload
+
+INLINE_BYTES: Final = 16 * 1024
+"""Largest payload, padding included, that lies in the ticket itself."""
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""Largest ticket; what is longer is bulk data and belongs into a buffer."""
+MAX_PAYLOAD_BYTES: Final = 1 << 36
+"""Largest payload."""
+_MAX_BUFFERS: Final = 256
+_MAX_DIMS: Final = 8
+_MAX_NAME: Final = 256
+
+_Size = Annotated[int, Meta(ge=0, le=MAX_PAYLOAD_BYTES)]
+
+
+class BufferHeader(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One buffer of a payload."""
+
+    name: Annotated[str, Meta(max_length=_MAX_NAME)]
+    dtype: str
+    shape: Annotated[tuple[_Size, ...], Meta(max_length=_MAX_DIMS)]
+
+
+class Inline(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """The bytes lie here."""
+
+    data: Annotated[bytes, Meta(max_length=INLINE_BYTES)]
+
+
+class InArena(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """The bytes lie in the arena, whose descriptor comes with the first such ticket."""
+
+    offset: _Size
+    arena_bytes: _Size
+
+
+class OneOff(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """The bytes fill a memory file whose descriptor comes with the ticket."""
+
+
+class Header(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The whole body."""
+
+    meta: dict[str, MetaValue]
+    buffers: Annotated[tuple[BufferHeader, ...], Meta(max_length=_MAX_BUFFERS)]
+    place: Inline | InArena | OneOff
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Header)
+
+
+def encode(
+    payload: Payload, headers: tuple[BufferHeader, ...], place: Inline | InArena | OneOff
+) -> bytes:
+    """Write a body; raises `ValueError` when the metadata is too much or of a foreign type."""
+    try:
+        body = _encoder.encode(Header(dict(payload.meta), headers, place))
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"metadata cannot be carried: {error}") from error
+    if len(body) > MAX_BODY_BYTES:
+        raise ValueError(
+            f"metadata of `{len(body)}` bytes is too much (at most `{MAX_BODY_BYTES}`)"
+        )
+    return body
+
+
+def decode(body: bytes) -> Header:
+    """Read a body; raises `ValueError` when anything in it is not as it should be."""
+    if len(body) > MAX_BODY_BYTES:
+        raise ValueError(f"ticket of `{len(body)}` bytes is too long")
+    try:
+        header = _decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"ticket is malformed: {error}") from error
+    check_headers(header.buffers)
+    return header
+
+
+def headers_of(payload: Payload) -> tuple[BufferHeader, ...]:
+    """Describe the buffers of a payload; raises `ValueError` for what cannot be carried."""
+    headers = tuple(
+        BufferHeader(buffer.name, buffer.dtype, tuple(buffer.shape)) for buffer in payload.buffers
+    )
+    check_headers(headers)
+    for buffer, header in zip(payload.buffers, headers, strict=True):
+        data = buffer.data
+        if data.format != "B" or data.ndim != 1 or not data.c_contiguous:
+            raise ValueError(f"buffer `{buffer.name}` is not a flat row of bytes")
+        if data.nbytes != num_bytes(header):
+            raise ValueError(
+                f"buffer `{buffer.name}` has `{data.nbytes}` bytes,"
+                f" its shape asks for `{num_bytes(header)}`"
+            )
+    return headers
+
+
+def check_headers(headers: tuple[BufferHeader, ...]) -> None:
+    """Raise `ValueError` unless these buffers are within all bounds."""
+    if len({header.name for header in headers}) != len(headers):
+        raise ValueError("two buffers have one name")
+    if len(headers) > _MAX_BUFFERS:
+        raise ValueError(f"`{len(headers)}` buffers are too many (at most `{_MAX_BUFFERS}`)")
+    for header in headers:
+        if header.dtype not in DTYPE_BYTES:
+            raise ValueError(f"unknown dtype `{header.dtype}`")
+        too_big = len(header.name) > _MAX_NAME or len(header.shape) > _MAX_DIMS
+        if too_big or min(header.shape, default=0) < 0:
+            raise ValueError(f"buffer `{header.name[:_MAX_NAME]}` has an impossible name or shape")
+        if num_bytes(header) > MAX_PAYLOAD_BYTES:
+            raise ValueError(
+                f"buffer `{header.name}` is too big (at most `{MAX_PAYLOAD_BYTES}` bytes)"
+            )
+
+
+def num_bytes(header: BufferHeader) -> int:
+    """Bytes that the shape and dtype ask for."""
+    return prod(header.shape) * DTYPE_BYTES[header.dtype]
+
+
+def layout(headers: Iterable[BufferHeader]) -> tuple[tuple[int, ...], int]:
+    """Return the offset of every buffer, each aligned, and the bytes of all together."""
+    offsets = []
+    end = 0
+    for header in headers:
+        start = -(-end // ALIGNMENT) * ALIGNMENT
+        offsets.append(start)
+        end = start + num_bytes(header)
+    return tuple(offsets), end
+
+
+def buffers_in(headers: tuple[BufferHeader, ...], memory: memoryview) -> tuple[Buffer, ...]:
+    """Cut `memory`, which begins with the first buffer, into the buffers; they are read-only."""
+    offsets, _ = layout(headers)
+    readable = memory.toreadonly()
+    return tuple(
+        Buffer(
+            name=header.name,
+            dtype=header.dtype,
+            shape=header.shape,
+            data=readable[offset : offset + num_bytes(header)],
+        )
+        for header, offset in zip(headers, offsets, strict=True)
+    )
+
+
+def parts_of(payload: Payload, offsets: tuple[int, ...]) -> Iterable[tuple[int, memoryview]]:
+    """Pair every buffer's bytes with their offset, leaving out empty ones."""
+    for buffer, offset in zip(payload.buffers, offsets, strict=True):
+        if buffer.data.nbytes:
+            yield offset, buffer.data

@@ -1,0 +1,189 @@
+"""The running half of the `fake` engine: counts steps, computes nothing, needs nothing but Python.
+
+An echo gives back the text and the buffers of its input. A programmed output `i` has the text of all
+inputs followed by `#i`, and `output_bytes` bytes of the value `i` in the buffer `data`. The last output
+carries the finish. Requests are served in the order they came, `max_num_seqs` in a step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from stagemesh.engines.fake import FakeOptions, FakeParams
+from stagemesh.spec.engine import (
+    EngineContext,
+    EngineFault,
+    EngineOutput,
+    EngineRequest,
+    FaultKind,
+    Finish,
+)
+from stagemesh.spec.payload import Buffer, MetaValue, Payload
+
+EXIT_CODE: Final = 3
+"""Exit code of a process that the program ends."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    """A live request; changes as it goes."""
+
+    program: FakeOptions
+    text: str = ""
+    echoes: deque[Payload] = field(default_factory=deque)
+    complete: bool = False
+    paused: bool = False
+    given: int = 0
+    waited: int = 0
+    fault: EngineFault | None = None
+
+    def can_go_on(self) -> bool:
+        if self.paused:
+            return False
+        if self.fault is not None:
+            return True
+        if self.program.fail_at == "stall" and self.given >= self.program.fail_step:
+            return False
+        return bool(self.echoes) if self.program.num_outputs is None else self.complete
+
+
+class FakeEngine:
+    """See the module; `call` takes `echo`, which returns its arguments."""
+
+    def __init__(self, context: EngineContext) -> None:
+        """Take the program of `context.args`."""
+        assert isinstance(context.args, FakeOptions)
+        self._options = context.args
+        self._requests: dict[str, _Request] = {}
+
+    def load(self) -> None:
+        """Raise `RuntimeError` when the program says so."""
+        if self._options.fail_at == "load":
+            raise RuntimeError("the program fails at `load`")
+
+    def add(self, request: EngineRequest) -> None:
+        """Take a request with its own program over the stage's."""
+        assert request.request_id not in self._requests, "request ids are unique"
+        state = _Request(program=self._options)
+        self._requests[request.request_id] = state
+        try:
+            state.program = _program(self._options, request.params)
+        except (TypeError, ValueError) as error:
+            state.fault = EngineFault(kind=FaultKind.INVALID_REQUEST, message=str(error))
+            return
+        if state.program.fail_at == "add":
+            state.fault = _failure("add", FaultKind.INVALID_REQUEST)
+
+    def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
+        """Copy one input."""
+        state = self._requests.get(request_id)
+        if state is not None and state.fault is None:
+            if state.program.fail_at == "append":
+                state.fault = _failure("append", FaultKind.INVALID_REQUEST)
+            text = payload.meta.get("text")
+            state.text += text if isinstance(text, str) else ""
+            state.complete = last
+            if state.program.num_outputs is None:
+                state.echoes.append(_copy(payload))
+        payload.release()
+
+    def step(self) -> list[EngineOutput]:
+        """Serve the oldest requests that can go on."""
+        ready = [name for name, state in self._requests.items() if state.can_go_on()]
+        found = (self._serve(name) for name in ready[: self._options.max_num_seqs])
+        return [output for output in found if output is not None]
+
+    def pause(self, request_id: str) -> None:
+        """Hold a request back."""
+        if request_id in self._requests:
+            self._requests[request_id].paused = True
+
+    def resume(self, request_id: str) -> None:
+        """Let a request go on."""
+        if request_id in self._requests:
+            self._requests[request_id].paused = False
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request."""
+        self._requests.pop(request_id, None)
+
+    def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
+        """Return `args` for `echo`; raise `KeyError` for any other name."""
+        if name != "echo":
+            raise KeyError(name)
+        return dict(args)
+
+    def has_work(self) -> bool:
+        """Whether some request can go on."""
+        return any(state.can_go_on() for state in self._requests.values())
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._requests.clear()
+
+    def _serve(self, request_id: str) -> EngineOutput | None:
+        state = self._requests[request_id]
+        program = state.program
+        if state.fault is None and state.waited < program.delay_steps:
+            state.waited += 1
+            return None
+        if state.fault is None and state.given >= program.fail_step:
+            _strike(state)
+        if state.fault is not None:
+            del self._requests[request_id]
+            return EngineOutput(request_id=request_id, error=state.fault)
+        payloads = _next_output(state)
+        state.given += len(payloads)
+        state.waited = 0
+        wanted = program.num_outputs
+        done = not state.echoes if wanted is None else state.given >= wanted
+        if not (state.complete and done):
+            return EngineOutput(request_id=request_id, payloads=payloads, units={"outputs": 1})
+        del self._requests[request_id]
+        units = {"outputs": float(len(payloads))}
+        return EngineOutput(
+            request_id=request_id, payloads=payloads, finish=Finish.STOP, units=units
+        )
+
+
+def _program(options: FakeOptions, params: Mapping[str, object]) -> FakeOptions:
+    own = FakeParams(**params)  # type: ignore[arg-type]  # the caller has checked them
+    given = {item.name: getattr(own, item.name) for item in fields(own)}
+    return replace(options, **{name: value for name, value in given.items() if value is not None})
+
+
+def _strike(state: _Request) -> None:
+    match state.program.fail_at:
+        case "step":
+            state.fault = _failure("step", FaultKind.INTERNAL)
+        case "raise":
+            raise RuntimeError("the program fails at `raise`")
+        case "exit":
+            os._exit(EXIT_CODE)
+
+
+def _failure(place: str, kind: FaultKind) -> EngineFault:
+    return EngineFault(kind=kind, message=f"the program fails at `{place}`")
+
+
+def _next_output(state: _Request) -> tuple[Payload, ...]:
+    if state.program.num_outputs is None:
+        return (state.echoes.popleft(),)
+    if state.given >= state.program.num_outputs:
+        return ()
+    size = state.program.output_bytes
+    data = memoryview(bytes([state.given % 256]) * size)
+    buffer = Buffer(name="data", dtype="uint8", shape=(size,), data=data)
+    meta: dict[str, MetaValue] = {"text": f"{state.text}#{state.given}"}
+    return (Payload(meta=meta, buffers=(buffer,) if size else ()),)
+
+
+def _copy(payload: Payload) -> Payload:
+    buffers = tuple(
+        replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in payload.buffers
+    )
+    return Payload(meta=dict(payload.meta), buffers=buffers)

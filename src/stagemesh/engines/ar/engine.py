@@ -1,0 +1,224 @@
+"""The stepper of the `ar` engine: schedule, run the model once, pick tokens, tell what is new."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from stagemesh.config.check import check
+from stagemesh.config.place import Nowhere, Place
+from stagemesh.engines.ar.blocks import BlockPool
+from stagemesh.engines.ar.network import Network
+from stagemesh.engines.ar.options import ArOptions, ArParams
+from stagemesh.engines.ar.request import Bounds, Request
+from stagemesh.engines.ar.sampling import Sampler, pick_all
+from stagemesh.engines.ar.scheduler import Chunk, Scheduler
+from stagemesh.engines.ar.tokens import Tokenizer
+from stagemesh.spec.engine import (
+    EngineContext,
+    EngineFault,
+    EngineOutput,
+    EngineRequest,
+    FaultKind,
+)
+from stagemesh.spec.payload import MetaValue, Payload
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What `load` makes."""
+
+    network: Network
+    scheduler: Scheduler
+    pool: BlockPool
+    bounds: Bounds
+
+
+def make_engine(context: EngineContext) -> ArEngine:
+    """Make the engine of one rank."""
+    return ArEngine(context)
+
+
+class ArEngine:
+    """See the module; `call` takes `stats`, which counts requests, blocks and preemptions."""
+
+    def __init__(self, context: EngineContext) -> None:
+        """Keep what `load` needs."""
+        assert isinstance(context.args, ArOptions)
+        self._context = context
+        self._options = context.args
+        self._device = torch.device(context.device)
+        self._loaded: _Loaded | None = None
+        self._requests: dict[str, Request] = {}
+
+    def load(self) -> None:
+        """Load model, tokenizer and cache; raises `ValueError` for what cannot be served."""
+        options = self._options
+        if self._device.type == "cpu":
+            torch.set_num_threads(options.num_threads)
+        folder = self._context.checkpoint / self._context.model_subdir
+        network = Network(folder, options, self._device)
+        pool = BlockPool(network.limits.num_blocks)
+        self._loaded = _Loaded(
+            network=network,
+            pool=pool,
+            scheduler=Scheduler(
+                pool,
+                block_size=options.block_size,
+                max_num_seqs=options.max_num_seqs,
+                max_num_batched_tokens=options.max_num_batched_tokens,
+            ),
+            bounds=Bounds(
+                max_model_len=network.limits.max_model_len,
+                vocab_size=network.limits.vocab_size,
+                tokenizer=Tokenizer(folder) if self._context.owns_tokenizer else None,
+            ),
+        )
+
+    def add(self, request: EngineRequest) -> None:
+        """Take a request; wrong parameters fail it with the next step."""
+        loaded = self._ready()
+        assert request.request_id not in self._requests, "request ids are unique"
+        state = Request(request.request_id, loaded.bounds)
+        self._requests[request.request_id] = state
+        loaded.scheduler.add(state.sequence)
+        try:
+            params = _params(request.params)
+            ends = frozenset(params.stop_token_ids)
+            if not params.ignore_eos:
+                ends |= loaded.network.limits.end_tokens
+            state.configure(params, ends, Sampler(params, ends, self._device))
+        except ValueError as error:
+            self._fail(state, FaultKind.INVALID_REQUEST, str(error))
+
+    def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
+        """Take a part of the prompt; `token_ids` are computed as they come, text once it is whole."""
+        state = self._requests.get(request_id)
+        try:
+            if state is not None and state.fault is None:
+                assert not state.sequence.complete, "nothing follows the last input"
+                state.append(payload, last=last)
+        except ValueError as error:
+            assert state is not None
+            self._fail(state, FaultKind.INVALID_REQUEST, str(error))
+        finally:
+            payload.release()
+
+    def step(self) -> list[EngineOutput]:
+        """Tell failures, then run the model once for what the scheduler chooses."""
+        loaded = self._ready()
+        outputs = self._failed()
+        # attention wants those with one token together, in front
+        chunks = sorted(loaded.scheduler.schedule(), key=lambda chunk: chunk.count > 1)
+        if not chunks:
+            return outputs
+        try:
+            picked = self._compute(loaded.network, chunks)
+        except Exception as error:
+            _LOG.exception("a step of %d requests failed", len(chunks))
+            message = f"{type(error).__name__}: {error}"
+            for chunk in chunks:
+                state = self._requests[chunk.sequence.request_id]
+                self._fail(state, FaultKind.INTERNAL, message)
+            return outputs + self._failed()
+        for chunk in chunks:
+            loaded.scheduler.computed(chunk)
+        return outputs + [self._accept(request_id, token) for request_id, token in picked]
+
+    def pause(self, request_id: str) -> None:
+        """Hold a request back; its blocks may be taken for others and are then computed again."""
+        if request_id in self._requests:
+            self._requests[request_id].sequence.paused = True
+
+    def resume(self, request_id: str) -> None:
+        """Let a request go on."""
+        if request_id in self._requests:
+            self._requests[request_id].sequence.paused = False
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request and free its blocks."""
+        state = self._requests.pop(request_id, None)
+        if state is not None and state.fault is None:
+            self._ready().scheduler.remove(request_id)
+
+    def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
+        """Count things for `stats`; raise `KeyError` for any other name."""
+        del args
+        if name != "stats":
+            raise KeyError(name)
+        loaded = self._ready()
+        return {
+            "requests": len(self._requests),
+            "blocks": loaded.pool.num_blocks,
+            "free_blocks": loaded.pool.num_free,
+            "preemptions": loaded.scheduler.num_preemptions,
+        }
+
+    def has_work(self) -> bool:
+        """Whether some request can go on or has a failure to tell."""
+        if self._loaded is None:
+            return False
+        told = (
+            state.fault is not None and not state.sequence.paused
+            for state in self._requests.values()
+        )
+        return any(told) or self._loaded.scheduler.has_work()
+
+    def close(self) -> None:
+        """Forget everything and let go of the model and the cache."""
+        self._requests.clear()
+        self._loaded = None
+
+    def _ready(self) -> _Loaded:
+        assert self._loaded is not None, "load comes first, and nothing comes after close"
+        return self._loaded
+
+    def _compute(self, network: Network, chunks: Sequence[Chunk]) -> list[tuple[str, int]]:
+        """Run the chunks; return who gets which token."""
+        tokens: list[int] = []
+        rows = []
+        for chunk in chunks:
+            state = self._requests[chunk.sequence.request_id]
+            tokens += state.tokens[chunk.start : chunk.start + chunk.count]
+            if chunk.yields_token:
+                assert state.sampler is not None
+                rows.append((state.sampler, state.tokens, state.num_answered))
+        scores_yv = network.run(chunks, tokens)
+        names = [chunk.sequence.request_id for chunk in chunks if chunk.yields_token]
+        return list(zip(names, pick_all(scores_yv, rows) if rows else [], strict=True))
+
+    def _accept(self, request_id: str, token: int) -> EngineOutput:
+        output = self._requests[request_id].accept(token)
+        if output.finish is not None:
+            del self._requests[request_id]
+            self._ready().scheduler.remove(request_id)
+        return output
+
+    def _fail(self, state: Request, kind: FaultKind, message: str) -> None:
+        """Free what the request holds now, and tell its failure with the next step."""
+        state.fault = EngineFault(kind=kind, message=message)
+        self._ready().scheduler.remove(state.sequence.request_id)
+
+    def _failed(self) -> list[EngineOutput]:
+        told = {
+            name: state.fault
+            for name, state in self._requests.items()
+            if state.fault is not None and not state.sequence.paused
+        }
+        for name in told:
+            del self._requests[name]
+        return [EngineOutput(request_id=name, error=fault) for name, fault in told.items()]
+
+
+def _params(given: Mapping[str, object]) -> ArParams:
+    """Check request parameters; raise `ValueError` with everything that is wrong."""
+    checked = check(ArParams, given, Place(located=Nowhere(source="request"), label="params"))
+    if not isinstance(checked.value, ArParams):
+        raise ValueError("; ".join(found.message for found in checked.diagnostics))
+    return checked.value

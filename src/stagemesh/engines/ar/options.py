@@ -1,0 +1,55 @@
+"""What the `ar` engine may be told: stage fields (`ArOptions`) and request parameters (`ArParams`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from stagemesh.spec.bounds import Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArOptions:
+    """Arguments of the `ar` engine."""
+
+    max_num_seqs: Annotated[int, Range(minimum=1)] = 64
+    """Most requests that one step computes together."""
+    max_num_batched_tokens: Annotated[int, Range(minimum=1)] = 2048
+    """Most tokens that one step computes; longer prompts are computed in chunks of this size."""
+    max_model_len: Annotated[int, Range(minimum=2)] | None = None
+    """Longest sequence, prompt and answer together; `None` takes the checkpoint's."""
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    """Type of weights and cache; `auto` takes the checkpoint's, but float32 on a CPU that has no
+    instructions for the checkpoint's (several times as fast there, and exact)."""
+    block_size: Annotated[int, Range(minimum=1)] = 32
+    """Tokens that one block of the key-value cache holds."""
+    kv_cache_memory_bytes: Annotated[int, Range(minimum=1)] | None = None
+    """Bytes of the key-value cache; `None` takes 1 GiB, or less or more if the lengths ask for it."""
+    num_threads: Annotated[int, Range(minimum=1)] = 1
+    """Threads of torch on a CPU device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArParams:
+    """Parameters of one request."""
+
+    max_tokens: Annotated[int, Range(minimum=1)] = 256
+    """Most tokens of the answer; cut to what the context leaves."""
+    min_tokens: Annotated[int, Range(minimum=0)] = 0
+    """Tokens before which neither a stop string nor an end token ends the answer."""
+    temperature: Annotated[float, Range(minimum=0.0)] = 0.0
+    """Randomness; 0 always takes the likeliest token."""
+    top_k: Annotated[int, Range(minimum=0)] = 0
+    """Draw among this many likeliest tokens; 0 for all."""
+    top_p: Annotated[float, Range(minimum=0.0, maximum=1.0)] = 1.0
+    """Draw among the likeliest tokens that together have this probability."""
+    repetition_penalty: Annotated[float, Range(minimum=0.01)] = 1.0
+    """Divides the score of tokens seen in prompt or answer; 1 for none."""
+    seed: Annotated[int, Range(minimum=0, maximum=2**63 - 1)] | None = None
+    """Seed of the draws, which then depend on nothing else; `None` draws a seed."""
+    stop: tuple[str, ...] = ()
+    """Strings that end the answer; they are not part of it."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end the answer, beside the checkpoint's own."""
+    ignore_eos: bool = False
+    """Whether the checkpoint's own end tokens do not end the answer."""

@@ -1,0 +1,66 @@
+"""The `fake` engine: deterministic and programmable, for tests of everything around an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, TypeAlias
+
+from stagemesh.spec.bounds import Range
+from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
+from stagemesh.spec.pipeline import ExecutionType
+
+FailAt: TypeAlias = Literal["load", "add", "append", "step", "raise", "exit", "stall"]
+"""Where it goes wrong: `load` raises, `add`, `append` and `step` fail the request, `raise` makes `step`
+raise, `exit` ends the process, and `stall` says nothing more without having work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeOptions:
+    """The program of every request, unless the request has its own."""
+
+    num_outputs: Annotated[int, Range(minimum=0)] | None = None
+    """Outputs of a request once its last input is there; `None` echoes every input as it comes."""
+    output_bytes: Annotated[int, Range(minimum=0)] = 0
+    """Bytes of the buffer `data` of every output that is not an echo; without one at 0."""
+    delay_steps: Annotated[int, Range(minimum=0)] = 0
+    """Steps without output before each output."""
+    fail_at: FailAt | None = None
+    """Where it goes wrong; `None` for nowhere."""
+    fail_step: Annotated[int, Range(minimum=0)] = 0
+    """Outputs that a request has given before `step`, `raise`, `exit` or `stall` strikes."""
+    max_num_seqs: Annotated[int, Range(minimum=1)] = 64
+    """Requests that one step serves."""
+    memory_bytes: Annotated[int, Range(minimum=0)] = 0
+    """Bytes that the plan counts for one rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeParams:
+    """The program of one request; `None` leaves the value to the options of the stage."""
+
+    num_outputs: Annotated[int, Range(minimum=0)] | None = None
+    """Outputs of this request once its last input is there."""
+    output_bytes: Annotated[int, Range(minimum=0)] | None = None
+    """Bytes of the buffer `data` of every output that is not an echo."""
+    delay_steps: Annotated[int, Range(minimum=0)] | None = None
+    """Steps without output before each output."""
+    fail_at: FailAt | None = None
+    """Where it goes wrong; `load` has no meaning here."""
+    fail_step: Annotated[int, Range(minimum=0)] | None = None
+    """Outputs that it has given before `step`, `raise`, `exit` or `stall` strikes."""
+
+
+def _memory(given: MemoryInput) -> MemoryEstimate | None:
+    assert isinstance(given.args, FakeOptions)
+    return MemoryEstimate(weights=given.args.memory_bytes, cache=0, workspace=0)
+
+
+ENGINE: Final = EngineSpec(
+    name="fake",
+    summary="deterministic engine with a programmable course, for tests",
+    runs=frozenset(ExecutionType),
+    options=FakeOptions,
+    params=FakeParams,
+    memory=_memory,
+    factory="stagemesh.engines._fake:FakeEngine",
+)

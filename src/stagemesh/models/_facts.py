@@ -1,0 +1,34 @@
+"""Reading facts out of a checkpoint's `config.json`: exact keys, and nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from stagemesh.spec.pipeline import JsonObject
+
+
+def section(config: JsonObject, *keys: str) -> JsonObject:
+    """Return the mapping that lies below `keys`; an empty one when it is missing.
+
+    Raises `TypeError` naming the path when something else lies there.
+    """
+    for depth, key in enumerate(keys, 1):
+        inner = config.get(key, {})
+        if not isinstance(inner, Mapping):
+            message = f"`{'.'.join(keys[:depth])}` must be a mapping, got `{inner!r}`"
+            raise TypeError(message)
+        config = cast("JsonObject", inner)
+    return config
+
+
+def count(config: JsonObject, key: str) -> int | None:
+    """Return the whole number at `key`, or `None` when it is missing.
+
+    Raises `TypeError` naming the key when something else lies there.
+    """
+    value = config.get(key)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    message = f"`{key}` must be a whole number, got `{value!r}`"
+    raise TypeError(message)

@@ -1,0 +1,156 @@
+"""Pipeline + settings + facts + devices -> one plan, or every reason why there is none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.settings import Settings, Sourced, StageSettings
+from stagemesh.plan.checks import check_stack
+from stagemesh.plan.devices import Devices
+from stagemesh.plan.edges import effective_async_chunk, plan_edges
+from stagemesh.plan.engine import EngineChoice, choose_engine
+from stagemesh.plan.params import model_args, sampling
+from stagemesh.plan.place import Placement, Wish, place
+from stagemesh.plan.report import Report
+from stagemesh.plan.runnable import reasons
+from stagemesh.plan.stack import Stack, stack_of
+from stagemesh.plan.stage import StageDraft, plan_stage, values_of
+from stagemesh.plan.values import CheckpointPlan, Plan
+from stagemesh.spec.axis import WorldRole
+from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.engine import MemoryEstimate, MemoryInput
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """All that a plan is made from."""
+
+    pipeline: PipelineConfig
+    """The model."""
+    settings: Settings
+    """The merged configuration."""
+    checkpoint: CheckpointPlan
+    """The checkpoint."""
+    facts: Mapping[str, StageFacts]
+    """What the checkpoint says about each stage, by name."""
+    devices: Devices
+    """The devices that may be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """A plan, or what stands against it."""
+
+    plan: Plan | None
+    """The plan; `None` when a diagnostic is an error."""
+    diagnostics: tuple[Diagnostic, ...]
+    """Everything found, warnings too."""
+
+
+def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
+    """Decide everything; `catalog` is what is installed when it is not given."""
+    catalog = Catalog.installed() if catalog is None else catalog
+    report = Report()
+    pipeline, settings = request.pipeline, request.settings
+    said = {stage.stage_id: stage for stage in settings.stages}
+    drafts = tuple(
+        _draft(stage, said[stage.stage_id], request, catalog, report) for stage in pipeline.stages
+    )
+    wishes = [_wish(draft, said[draft.stage_id]) for draft in drafts if draft.is_sound]
+    placement = place(wishes, request.devices, report)
+    async_chunk = effective_async_chunk(pipeline, settings, report)
+    edges = plan_edges(
+        pipeline, settings, catalog.connectors, async_chunk=async_chunk, report=report
+    )
+    if report.failed:
+        return PlanResult(plan=None, diagnostics=report.diagnostics)
+    _tell_unknown_memory(drafts, placement, report)
+    plan = Plan(
+        pipeline=pipeline.model_type,
+        checkpoint=request.checkpoint,
+        devices=placement.devices,
+        async_chunk=async_chunk,
+        stages=tuple(
+            plan_stage(draft, said[draft.stage_id], placement.replicas[draft.stage_id])
+            for draft in drafts
+        ),
+        edges=edges,
+        not_runnable=reasons(pipeline, drafts, request.devices),
+        skipped_checks=report.skipped,
+        values=values_of(settings.fields),
+    )
+    return PlanResult(plan=plan, diagnostics=report.diagnostics)
+
+
+def _draft(
+    stage: StagePipelineConfig,
+    settings: StageSettings,
+    request: PlanRequest,
+    catalog: Catalog,
+    report: Report,
+) -> StageDraft:
+    facts = request.facts.get(stage.model_stage, StageFacts())
+    stack = stack_of(stage, settings, facts, catalog.axes)
+    is_sound = check_stack(stack, report)
+    choice = choose_engine(stage, settings, catalog.engines, report)
+    return StageDraft(
+        stage=stage,
+        stack=stack,
+        is_sound=is_sound,
+        choice=choice,
+        model_args=model_args(stage, settings, report),
+        sampling=sampling(stage, settings, choice, report),
+        memory=_memory(stack, choice) if is_sound else None,
+    )
+
+
+def _memory(stack: Stack, choice: EngineChoice) -> MemoryEstimate | None:
+    if choice.spec is None or not isinstance(choice.args, choice.spec.options):
+        return None
+    return choice.spec.memory(MemoryInput(facts=stack.facts, sizes=stack.sizes, args=choice.args))
+
+
+def _wish(draft: StageDraft, settings: StageSettings) -> Wish:
+    stack = draft.stack
+    return Wish(
+        stage_id=draft.stage_id,
+        stage=stack.stage.model_stage,
+        world=stack.world,
+        num_replicas=stack.num_replicas,
+        listed=_listed(settings),
+        rank_bytes=None if draft.memory is None else draft.memory.total,
+        notes=tuple(
+            Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
+            for item in stack.axes
+            if item.size > 1
+            and (
+                item.axis.role is WorldRole.MULTIPLIES_REPLICAS
+                or item.axis.name in dict(stack.mesh)
+            )
+        ),
+    )
+
+
+def _listed(settings: StageSettings) -> Sourced[str] | None:
+    given = settings.fields.get("devices")
+    if given is None or given.value is None:
+        return None
+    return cast("Sourced[str]", given)
+
+
+def _tell_unknown_memory(
+    drafts: tuple[StageDraft, ...], placement: Placement, report: Report
+) -> None:
+    if placement.devices.memory_bytes is None:
+        report.skip("memory: that of a device is not known")
+        return
+    for draft in drafts:
+        if draft.memory is None and draft.choice.spec is not None:
+            report.skip(
+                f"memory of `{draft.stage.model_stage}`: the checkpoint does not tell enough"
+            )

@@ -1,0 +1,126 @@
+"""Rules over the axes of one stage, on the effective layout; declarations bring the pair rules."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from stagemesh.plan.report import Report
+from stagemesh.plan.stack import Stack, StackedAxis, implied_size
+from stagemesh.spec.axis import Finding, StackView
+from stagemesh.spec.diagnostic import Diagnostic, Note
+
+MAX_RANKS: Final = 2**12
+"""Ranks that one stage may have; a slip of the keyboard must not fill the memory."""
+
+
+def check_stack(stack: Stack, report: Report) -> bool:
+    """Report what is wrong with a stage's axes; return whether its ranks can be counted at all."""
+    layout = [*_misfits(stack), *_excluded_pairs(stack), *_too_many_ranks(stack)]
+    report.add(*layout)
+    if layout:
+        return False
+    for item in stack.axes:
+        mismatch = _size_mismatch(stack, item)
+        if mismatch is not None:
+            report.add(mismatch)
+            continue
+        view = StackView(
+            stage=stack.stage.model_stage,
+            execution_type=stack.stage.execution_type,
+            sizes=stack.sizes,
+            options=item.options,
+            facts=stack.facts,
+            world=stack.world,
+            skip=report.skip,
+        )
+        report.add(*(_placed(stack, item, finding) for finding in item.axis.check(view)))
+    report.add(*_binding_conflicts(stack))
+    return True
+
+
+def _misfits(stack: Stack) -> Iterator[Diagnostic]:
+    kind = stack.stage.execution_type
+    for item in stack.axes:
+        if kind not in item.axis.fits:
+            fitting = ", ".join(sorted(f"`{fit.value}`" for fit in item.axis.fits))
+            yield Diagnostic(
+                code="AX020",
+                message=f"`{item.axis.name}` does not fit the `{kind.value}` stage"
+                f" `{stack.stage.model_stage}`",
+                origin=item.settings.origin,
+                help=f"`{item.axis.name}` fits stages of kind {fitting}",
+            )
+
+
+def _excluded_pairs(stack: Stack) -> Iterator[Diagnostic]:
+    for first, second in itertools.combinations(stack.axes, 2):
+        for item, other in ((first, second), (second, first)):
+            reason = item.axis.excludes.get(other.axis.name)
+            if reason is not None and min(item.size, other.size) > 1:
+                yield Diagnostic(
+                    code="AX021",
+                    message=f"`{item.axis.name}` and `{other.axis.name}` cannot be stacked"
+                    f" on `{stack.stage.model_stage}`",
+                    origin=item.settings.origin,
+                    notes=(_set_here(other),),
+                    help=f"remove one of them: {reason}",
+                )
+                break
+
+
+def _too_many_ranks(stack: Stack) -> Iterator[Diagnostic]:
+    ranks = stack.world * stack.num_replicas
+    if ranks > MAX_RANKS:
+        yield Diagnostic(
+            code="AX024",
+            message=f"`{stack.stage.model_stage}` has too many ranks: more than `{MAX_RANKS}`",
+            notes=tuple(_set_here(item) for item in stack.axes if item.size > 1),
+            help="make its axes smaller",
+        )
+
+
+def _size_mismatch(stack: Stack, item: StackedAxis) -> Diagnostic | None:
+    size = implied_size(item.axis, stack.stage, stack.sizes)
+    if size is None or size == item.size:
+        return None
+    factors = item.axis.size_from[stack.stage.execution_type]
+    product = " x ".join(factors)
+    return Diagnostic(
+        code="AX022",
+        message=f"`{item.axis.name}` size `{item.size}` does not match {product} = `{size}`",
+        origin=item.origin,
+        notes=tuple(_set_here(other) for other in stack.axes if other.axis.name in factors),
+        help=f"write `size: {size}`",
+    )
+
+
+def _placed(stack: Stack, item: StackedAxis, finding: Finding) -> Diagnostic:
+    return Diagnostic(
+        code=finding.code,
+        message=finding.message,
+        origin=item.origin,
+        notes=tuple(_set_here(other) for other in stack.axes if other.axis.name in finding.axes),
+        help=finding.help,
+    )
+
+
+def _set_here(item: StackedAxis) -> Note:
+    return Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
+
+
+def _binding_conflicts(stack: Stack) -> Iterator[Diagnostic]:
+    taken: dict[tuple[str, str, int], StackedAxis] = {}
+    for item in stack.axes:
+        for spec in item.bindings:
+            other = taken.setdefault((spec.category.value, spec.target, spec.priority), item)
+            if other is not item:
+                yield Diagnostic(
+                    code="AX023",
+                    message=f"`{other.axis.name}` and `{item.axis.name}` both bind `{spec.target}`",
+                    origin=item.settings.origin,
+                    notes=(_set_here(other),),
+                    help=f"give one of them another priority than `{spec.priority}`"
+                    f" in category `{spec.category.value}`",
+                )

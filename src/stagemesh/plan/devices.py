@@ -1,0 +1,96 @@
+"""Which devices a plan may use: those of the host, a number of them, or imaginary ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stagemesh.config.host import Host
+from stagemesh.plan.values import DevicesPlan
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.unset import UNSET, Unset
+
+_GIGABYTE: Final = 10**9
+
+IMAGINARY: Final[Mapping[str, int]] = {
+    "A100": 80 * _GIGABYTE,
+    "A10G": 24 * _GIGABYTE,
+    "B200": 180 * _GIGABYTE,
+    "H100": 80 * _GIGABYTE,
+    "H200": 141 * _GIGABYTE,
+    "L4": 24 * _GIGABYTE,
+    "L40S": 48 * _GIGABYTE,
+    "MI300X": 192 * _GIGABYTE,
+    "RTX4090": 24 * _GIGABYTE,
+    "RTX5090": 32 * _GIGABYTE,
+    "T4": 16 * _GIGABYTE,
+}
+"""Devices that can be assumed, with their bytes as the vendor states them."""
+
+_ORIGIN: Final = Origin(layer=Layer.GLOBAL, source="--devices")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """The devices that placement may use."""
+
+    kind: str
+    """`cpu`, `cuda`, or the name of an imaginary device."""
+    count: int | None
+    """How many there are; `None` for as many as the plan needs."""
+    memory_bytes: int | None
+    """Bytes of one device, or of all together where they share it; `None` when it is not known."""
+    shares_memory: bool = False
+    """Whether the devices are slots that divide one memory evenly."""
+    imaginary: bool = False
+    """Whether they are only assumed."""
+
+    def resolved(self, count: int) -> DevicesPlan:
+        """Return what the plan says about them when it is made for `count` of them."""
+        memory = self.memory_bytes
+        if memory is not None and self.shares_memory:
+            memory //= max(count, 1)
+        return DevicesPlan(
+            kind=self.kind, count=count, memory_bytes=memory, imaginary=self.imaginary
+        )
+
+
+def devices_from(given: str | int | Unset, host: Host) -> Devices | Diagnostic:
+    """Read `--devices N` or `--devices NxNAME`; without it the host's devices are meant."""
+    if given is UNSET:
+        return _of_host(host, host.count)
+    match = re.fullmatch(r"([1-9][0-9]{0,4})(?:x([A-Za-z0-9]+))?", str(given), re.ASCII)
+    if match is None:
+        return _wrong(
+            "PL001",
+            f"`--devices` takes a number or a number and a name, got `{given}`",
+            "write `--devices 4`, or `--devices 8xH200` to plan for devices that are not here",
+        )
+    count, name = int(match[1]), match[2]
+    if name is not None:
+        if name not in IMAGINARY:
+            return _wrong("PL002", f"unknown device `{name}`", did_you_mean(name, IMAGINARY))
+        return Devices(kind=name, count=count, memory_bytes=IMAGINARY[name], imaginary=True)
+    if host.count is not None and count > host.count:
+        return _wrong(
+            "PL003",
+            f"`--devices {count}` asks for more than the `{host.count}` devices of this host",
+            f"write `--devices {host.count}`, or `--devices {count}xH200` to plan for others",
+        )
+    return _of_host(host, count)
+
+
+def _of_host(host: Host, count: int | None) -> Devices:
+    return Devices(
+        kind=host.kind,
+        count=count,
+        memory_bytes=host.memory_bytes,
+        shares_memory=host.count is None,
+    )
+
+
+def _wrong(code: str, message: str, help_text: str) -> Diagnostic:
+    return Diagnostic(code=code, message=message, origin=_ORIGIN, help=help_text)

@@ -1,0 +1,200 @@
+"""Edges between stages: which connector carries each, and whether chunks or whole payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+from stagemesh.config.settings import ConnectorSettings, Settings, Sourced, StageSettings
+from stagemesh.plan.plain import plain_fields
+from stagemesh.plan.report import Report
+from stagemesh.plan.values import EdgePlan
+from stagemesh.spec.connector import ConnectorSpec
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
+from stagemesh.spec.origin import Origin
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+DEFAULT_CONNECTOR: Final = "SharedMemoryConnector"
+"""Carries the edges for which no connector was named."""
+
+Edge: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One of the two places where the connector of an edge can be named."""
+
+    field: str
+    key: str
+    is_input: bool
+
+    def keys(self, own: int, edges: Iterable[Edge]) -> Mapping[str, Edge]:
+        """Return the edges of a stage on this side by the keys that name them."""
+        if self.is_input:
+            return {f"{self.key}{edge[0]}": edge for edge in edges if edge[1] == own}
+        return {f"{self.key}{edge[1]}": edge for edge in edges if edge[0] == own}
+
+
+_SIDES: Final = (
+    _Side(field="output_connectors", key="to_stage_", is_input=False),
+    _Side(field="input_connectors", key="from_stage_", is_input=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    name: str
+    origin: Origin
+
+
+def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: Report) -> bool:
+    """Whether stages hand over chunks: what was said, or else yes where a stage can."""
+    sources = {source for source, _ in edges_of(pipeline)}
+    able = any(stage.produces_chunks for stage in pipeline.stages if stage.stage_id in sources)
+    given = settings.fields.get("async_chunk")
+    if given is None or not given.value:
+        return given is None and able
+    if not able and sources:
+        report.add(
+            Diagnostic(
+                code="PL033",
+                message=f"no stage of `{pipeline.model_type}` can hand over chunks",
+                origin=given.origin,
+                help="write `async_chunk: false`, or leave it out",
+            )
+        )
+    return able
+
+
+def edges_of(pipeline: PipelineConfig) -> list[Edge]:
+    """Return all edges by source and target."""
+    return sorted(
+        (source, stage.stage_id) for stage in pipeline.stages for source in stage.input_sources
+    )
+
+
+def plan_edges(
+    pipeline: PipelineConfig,
+    settings: Settings,
+    connectors: Mapping[str, ConnectorSpec],
+    *,
+    async_chunk: bool,
+    report: Report,
+) -> tuple[EdgePlan, ...]:
+    """Decide every edge; connectors that are unknown, contradictory or unused are reported."""
+    edges = edges_of(pipeline)
+    named = _named_connectors(edges, settings, report)
+    _report_unused(named, settings, report)
+    stages = {stage.stage_id: stage for stage in pipeline.stages}
+    default = connectors[DEFAULT_CONNECTOR]
+    planned = []
+    for edge in edges:
+        chosen = settings.connectors[named[edge].name] if edge in named else None
+        name, options = (
+            (default.name, default.options())
+            if chosen is None
+            else (chosen.connector, chosen.options)
+        )
+        producer = stages[edge[0]]
+        chunked = async_chunk and producer.produces_chunks
+        planned.append(
+            EdgePlan(
+                source=edge[0],
+                target=edge[1],
+                connector=name,
+                options=plain_fields(options),
+                bridge=bridge_of(producer, chunked=chunked),
+                chunked=chunked,
+            )
+        )
+    return tuple(planned)
+
+
+def bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
+    """Return the reference of the bridge on the edges that leave a stage."""
+    if chunked:
+        return producer.async_chunk_process_next_stage_input_func
+    return producer.custom_process_next_stage_input_func
+
+
+def _named_connectors(
+    edges: list[Edge], settings: Settings, report: Report
+) -> Mapping[Edge, _Named]:
+    found: dict[Edge, _Named] = {}
+    for stage in settings.stages:
+        for side in _SIDES:
+            possible = side.keys(stage.stage_id, edges)
+            given = stage.fields.get(side.field)
+            named = {} if given is None else cast("Mapping[str, str]", given.value)
+            for key, name in named.items():
+                place = _Named(name=name, origin=_origin(cast("Sourced[object]", given), key))
+                if key not in possible:
+                    report.add(_no_edge(stage, side, key, place, possible))
+                elif name not in settings.connectors:
+                    report.add(_undeclared(place, settings.connectors))
+                else:
+                    edge = possible[key]
+                    _agree(edge, found.setdefault(edge, place), place, settings.connectors, report)
+    return found
+
+
+def _origin(given: Sourced[object], key: str) -> Origin:
+    part = given.parts.get(key)
+    return given.origin if part is None else part.origin
+
+
+def _no_edge(
+    stage: StageSettings, side: _Side, key: str, place: _Named, possible: Iterable[str]
+) -> Diagnostic:
+    return Diagnostic(
+        code="PL030",
+        message=f"`{key}` of `{side.field}` is no edge of `{stage.name}`",
+        origin=place.origin,
+        help=did_you_mean(key, possible),
+    )
+
+
+def _undeclared(place: _Named, declared: Iterable[str]) -> Diagnostic:
+    return Diagnostic(
+        code="PL031",
+        message=f"connector `{place.name}` is not declared",
+        origin=place.origin,
+        help=did_you_mean(place.name, declared),
+    )
+
+
+def _agree(
+    edge: Edge,
+    first: _Named,
+    second: _Named,
+    declared: Mapping[str, ConnectorSettings],
+    report: Report,
+) -> None:
+    one, other = declared[first.name], declared[second.name]
+    if (one.connector, one.options) != (other.connector, other.options):
+        report.add(
+            Diagnostic(
+                code="PL032",
+                message=f"edge {edge[0]} -> {edge[1]} names `{first.name}` at one end"
+                f" and `{second.name}` at the other",
+                origin=second.origin,
+                notes=(Note(message=f"`{first.name}` is named here", origin=first.origin),),
+                help="name one connector at both ends, or at one end only",
+            )
+        )
+
+
+def _report_unused(named: Mapping[Edge, _Named], settings: Settings, report: Report) -> None:
+    used = {place.name for place in named.values()}
+    for name, connector in settings.connectors.items():
+        if name not in used:
+            report.add(
+                Diagnostic(
+                    code="PL034",
+                    severity=Severity.WARNING,
+                    message=f"connector `{name}` carries no edge",
+                    origin=connector.origin,
+                    help="name it in `output_connectors` or `input_connectors` of a stage",
+                )
+            )

@@ -1,0 +1,94 @@
+"""Default request parameters and `additional_config` of a stage, checked against what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import cast
+
+from stagemesh.config.check import check, hints
+from stagemesh.config.place import Nowhere, Place
+from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.plan.engine import EngineChoice
+from stagemesh.plan.plain import plain, plain_fields
+from stagemesh.plan.report import Report
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.origin import Origin
+from stagemesh.spec.pipeline import StagePipelineConfig
+
+
+def model_args(
+    stage: StagePipelineConfig, settings: StageSettings, report: Report
+) -> Mapping[str, object]:
+    """Return `additional_config` with the defaults of the stage's options filled in."""
+    given = settings.fields.get("additional_config")
+    taken = _checked(given, [stage.options], f"stage `{stage.model_stage}`", report)
+    try:
+        return plain_fields(stage.options(**taken))
+    except ValueError as error:  # the options type of a model says no
+        report.add(
+            Diagnostic(
+                code="PL025",
+                message=f"`additional_config` of `{stage.model_stage}` is refused: {error}",
+                origin=None if given is None else given.origin,
+            )
+        )
+        return {}
+
+
+def sampling(
+    stage: StagePipelineConfig, settings: StageSettings, choice: EngineChoice, report: Report
+) -> Mapping[str, object]:
+    """Return the default request parameters, overlaid by what the pipeline does not let go of."""
+    given = settings.fields.get("default_sampling_params")
+    kinds = [stage.params] if choice.spec is None else [choice.spec.params, stage.params]
+    taken = (
+        _checked(given, kinds, f"stage `{stage.model_stage}`", report) if choice.is_known else {}
+    )
+    return constrained(taken, stage.sampling_constraints)
+
+
+def constrained(
+    given: Mapping[str, object], constraints: Mapping[str, object]
+) -> Mapping[str, object]:
+    """Overlay constraints: lists are appended without duplicates, everything else is replaced."""
+    result = {name: plain(value) for name, value in given.items()}
+    for name, required in constraints.items():
+        forced, own = plain(required), result.get(name)
+        if isinstance(forced, tuple) and isinstance(own, tuple):
+            forced = tuple(dict.fromkeys((*own, *forced)))
+        result[name] = forced
+    return result
+
+
+def _checked(
+    given: Sourced[object] | None, kinds: Iterable[type], whose: str, report: Report
+) -> dict[str, object]:
+    """Return the members that one of `kinds` has as a field, with the type that it asks for."""
+    if given is None:
+        return {}
+    annotations = {item.name: hints(kind)[item.name] for kind in kinds for item in fields(kind)}
+    taken: dict[str, object] = {}
+    for name, value in cast("Mapping[str, object]", given.value).items():
+        if name not in annotations:
+            report.add(
+                Diagnostic(
+                    code="PL024",
+                    message=f"{whose} knows no parameter `{name}`",
+                    origin=_origin(given, name),
+                    help=did_you_mean(name, annotations),
+                )
+            )
+            continue
+        place = Place(located=Nowhere(source=given.origin.source), label=name)
+        checked = check(annotations[name], value, place)
+        report.add(*(replace(each, origin=_origin(given, name)) for each in checked.diagnostics))
+        if not checked.diagnostics:
+            taken[name] = checked.value
+    return taken
+
+
+def _origin(given: Sourced[object], name: str) -> Origin:
+    """Where that member was written, or else the whole mapping."""
+    part = given.parts.get(name)
+    return given.origin if part is None else part.origin

@@ -1,0 +1,279 @@
+"""Which rank of which replica of which stage lies on which device.
+
+A stage that lists devices is bound to them; the others are placed in stage order, each rank on the
+least loaded device that has room, the ranks of one replica on distinct devices.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from stagemesh.config.settings import Sourced
+from stagemesh.plan.devices import Devices
+from stagemesh.plan.report import Report
+from stagemesh.plan.values import DevicesPlan
+from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.origin import Origin
+
+DeviceIds: TypeAlias = tuple[int, ...]
+
+_DIGITS: Final = 6
+_MAX_DEVICES: Final = 10**5
+"""Devices that a plan may use where their number is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What one stage needs."""
+
+    stage_id: int
+    """Number of the stage."""
+    stage: str
+    """Name of the stage."""
+    world: int
+    """Ranks of one replica."""
+    num_replicas: int
+    """Replicas."""
+    listed: Sourced[str] | None
+    """The devices that it lists, such as `0,1`."""
+    rank_bytes: int | None
+    """Memory of one rank, when it is known."""
+    notes: tuple[Note, ...] = ()
+    """Where the sizes were set that make up ranks and replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where everything lies."""
+
+    replicas: Mapping[int, tuple[DeviceIds, ...]]
+    """Device ids of every replica's ranks, by stage id; without the stages that have no place."""
+    devices: DevicesPlan
+    """The devices, with their number decided."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Load:
+    """What lies on the devices so far."""
+
+    bytes: dict[int, int] = field(default_factory=dict)
+    ranks: dict[int, int] = field(default_factory=dict)
+    stages: dict[int, dict[str, int]] = field(default_factory=dict)
+
+    def put(self, wish: Wish, replicas: Sequence[DeviceIds]) -> None:
+        for device in itertools.chain.from_iterable(replicas):
+            amount = wish.rank_bytes or 0
+            self.bytes[device] = self.bytes.get(device, 0) + amount
+            self.ranks[device] = self.ranks.get(device, 0) + 1
+            held = self.stages.setdefault(device, {})
+            held[wish.stage] = held.get(wish.stage, 0) + amount
+
+    def key(self, device: int) -> tuple[int, int, int]:
+        return (self.bytes.get(device, 0), self.ranks.get(device, 0), device)
+
+
+def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement:
+    """Place every stage; what does not fit is reported."""
+    load = _Load()
+    placed: dict[int, tuple[DeviceIds, ...]] = {}
+    for bound in (True, False):
+        for wish in wishes:
+            if (wish.listed is not None) is bound:
+                replicas = (
+                    _place_listed(wish, wish.listed, devices, report)
+                    if wish.listed is not None
+                    else _place_freely(wish, devices, load, report)
+                )
+                if replicas is not None:
+                    load.put(wish, replicas)
+                    placed[wish.stage_id] = replicas
+    count = devices.count if devices.count is not None else max(load.ranks, default=0) + 1
+    resolved = devices.resolved(count)
+    _check_memory(load, resolved, devices, wishes, report)
+    return Placement(replicas=placed, devices=resolved)
+
+
+def _place_listed(
+    wish: Wish, listed: Sourced[str], devices: Devices, report: Report
+) -> tuple[DeviceIds, ...] | None:
+    """Cut a list for all replicas into slices, or repeat a list for one replica."""
+    texts = [text.strip() for text in listed.value.split(",")]
+    limit = _MAX_DEVICES if devices.count is None else devices.count
+    ids = tuple(int(text[-_DIGITS:]) for text in texts)
+    problem = (
+        _wrong_count(wish, len(ids), listed.origin)
+        or _outside(wish, listed.origin, texts, limit)
+        or _wrong_ids(wish, ids, listed.origin)
+    )
+    if problem is not None:
+        report.add(problem)
+        return None
+    world = wish.world
+    if len(ids) == world * wish.num_replicas:
+        return tuple(ids[start : start + world] for start in range(0, len(ids), world))
+    replicas = tuple(
+        tuple(replica * world + each for each in ids) for replica in range(wish.num_replicas)
+    )
+    beyond = _outside(wish, listed.origin, [str(each) for each in replicas[-1]], limit)
+    if beyond is not None:
+        report.add(beyond)
+        return None
+    return replicas
+
+
+def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
+    need = sorted({wish.world, wish.world * wish.num_replicas})
+    if got in need:
+        return None
+    allowed = " or ".join(f"`{number}`" for number in need)
+    example = json.dumps({str(wish.stage_id): {"devices": ",".join(map(str, range(need[-1])))}})
+    return Diagnostic(
+        code="PL010",
+        message=f"`{wish.stage}` lists `{got}` devices and needs {allowed}: {_shape(wish)}",
+        origin=origin,
+        notes=wish.notes,
+        help=f"list as many, for example with `--stage-overrides '{example}'`",
+    )
+
+
+def _outside(wish: Wish, origin: Origin, texts: Sequence[str], limit: int) -> Diagnostic | None:
+    """Find an id that no device has; ids of absurd length are never turned into numbers."""
+    for text in texts:
+        digits = text.lstrip("0")
+        if len(digits) > _DIGITS or int(digits or "0") >= limit:
+            shown = text if len(text) <= _DIGITS else f"{text[:_DIGITS]}..."
+            return Diagnostic(
+                code="PL012",
+                message=f"`{wish.stage}` asks for device `{shown}`, and there are `{limit}`",
+                origin=origin,
+                notes=wish.notes,
+                help=f"devices are numbered from `0` to `{limit - 1}`",
+            )
+    return None
+
+
+def _wrong_ids(wish: Wish, ids: DeviceIds, origin: Origin) -> Diagnostic | None:
+    twice = [each for each, times in Counter(ids).items() if times > 1]
+    if twice:
+        return Diagnostic(
+            code="PL011",
+            message=f"`{wish.stage}` lists device `{twice[0]}` more than once",
+            origin=origin,
+            help="list each device once; different stages may share a device",
+        )
+    total = wish.world * wish.num_replicas
+    if len(ids) == total or max(ids) < wish.world:
+        return None
+    return Diagnostic(
+        code="PL013",
+        message=f"`{wish.stage}`: device `{max(ids)}` cannot be repeated for {_shape(wish)}",
+        origin=origin,
+        notes=wish.notes,
+        help=f"list all `{total}` devices, or those of one replica counted from `0`",
+    )
+
+
+def _place_freely(
+    wish: Wish, devices: Devices, load: _Load, report: Report
+) -> tuple[DeviceIds, ...] | None:
+    replicas: list[DeviceIds] = []
+    trial = _Load(bytes=dict(load.bytes), ranks=dict(load.ranks))
+    for _ in range(wish.num_replicas):
+        chosen = (
+            _fresh(wish.world, trial)
+            if devices.count is None
+            else _least_loaded(wish, devices.count, devices, trial)
+        )
+        if len(chosen) < wish.world:
+            report.add(_no_room(wish, devices, len(chosen)))
+            return None
+        trial.put(wish, [chosen])
+        replicas.append(chosen)
+    return tuple(replicas)
+
+
+def _fresh(world: int, load: _Load) -> DeviceIds:
+    unused = (device for device in itertools.count() if device not in load.ranks)
+    return tuple(itertools.islice(unused, world))
+
+
+def _least_loaded(wish: Wish, count: int, devices: Devices, load: _Load) -> DeviceIds:
+    memory, need = devices.resolved(count).memory_bytes, wish.rank_bytes or 0
+    having_room = (
+        device
+        for device in range(count)
+        if memory is None or load.bytes.get(device, 0) + need <= memory
+    )
+    return tuple(sorted(sorted(having_room, key=load.key)[: wish.world]))
+
+
+def _no_room(wish: Wish, devices: Devices, found: int) -> Diagnostic:
+    count = devices.count or 0
+    if count < wish.world:
+        return Diagnostic(
+            code="PL014",
+            message=f"`{wish.stage}` needs `{wish.world}` devices, and there are `{count}`",
+            notes=wish.notes,
+            help="give more devices with `--devices`, or make the axes of the stage smaller",
+        )
+    return Diagnostic(
+        code="PL015",
+        message=f"`{wish.stage}` needs {size_text(wish.rank_bytes or 0)} on `{wish.world}` devices,"
+        f" and `{found}` have room",
+        notes=wish.notes,
+        help=_more_memory(devices),
+    )
+
+
+def _check_memory(
+    load: _Load, resolved: DevicesPlan, devices: Devices, wishes: Sequence[Wish], report: Report
+) -> None:
+    """Report every set of stages that is too much for a device, once."""
+    memory = resolved.memory_bytes
+    if memory is None:
+        return
+    origins = {wish.stage: wish.listed.origin for wish in wishes if wish.listed is not None}
+    told: set[frozenset[str]] = set()
+    for device, total in sorted(load.bytes.items()):
+        held = load.stages[device]
+        if total <= memory or frozenset(held) in told:
+            continue
+        told.add(frozenset(held))
+        report.add(
+            Diagnostic(
+                code="PL016",
+                message=f"device `{device}` has {size_text(memory)},"
+                f" and its stages need {size_text(total)}",
+                origin=next((origins[stage] for stage in held if stage in origins), None),
+                notes=tuple(
+                    Note(message=f"`{stage}` takes {size_text(amount)}", origin=origins.get(stage))
+                    for stage, amount in held.items()
+                ),
+                help=_more_memory(devices),
+            )
+        )
+
+
+def _more_memory(devices: Devices) -> str:
+    if devices.shares_memory:
+        return "give fewer devices with `--devices`: they divide the memory of this host evenly"
+    return "give more devices, or lower what the engines of these stages keep"
+
+
+def _shape(wish: Wish) -> str:
+    ranks = f"`{wish.world}` {'rank' if wish.world == 1 else 'ranks'}"
+    if wish.num_replicas == 1:
+        return ranks
+    return f"`{wish.num_replicas}` replicas of {ranks}"
+
+
+def size_text(amount: int) -> str:
+    """Say a number of bytes for people."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min((max(amount, 1).bit_length() - 1) // 10, len(units) - 1)
+    return f"{amount / 1024**power:.4g} {units[power]}"

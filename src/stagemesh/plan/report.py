@@ -1,0 +1,37 @@
+"""Where the steps of one planning leave what they found."""
+
+from __future__ import annotations
+
+from stagemesh.spec.diagnostic import Diagnostic
+
+
+class Report:
+    """Collects diagnostics and skipped checks in the order they were found, each once."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._found: dict[Diagnostic, None] = {}
+        self._skipped: dict[str, None] = {}
+
+    def add(self, *diagnostics: Diagnostic) -> None:
+        """Keep diagnostics."""
+        self._found.update(dict.fromkeys(diagnostics))
+
+    def skip(self, sentence: str) -> None:
+        """Keep that a check could not be made."""
+        self._skipped[sentence] = None
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All diagnostics."""
+        return tuple(self._found)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """All sentences about skipped checks."""
+        return tuple(self._skipped)
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of the diagnostics is an error."""
+        return any(diagnostic.is_error for diagnostic in self._found)

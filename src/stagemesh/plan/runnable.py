@@ -1,0 +1,39 @@
+"""Why a valid plan cannot be run yet. An empty answer means that it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stagemesh.plan.devices import Devices
+from stagemesh.plan.stage import StageDraft
+from stagemesh.spec.axis import WorldRole
+from stagemesh.spec.pipeline import PipelineConfig
+
+
+def reasons(
+    pipeline: PipelineConfig, drafts: Sequence[StageDraft], devices: Devices
+) -> tuple[str, ...]:
+    """Return a sentence for everything that nothing executes yet."""
+    found = [] if pipeline.planning_only is None else [pipeline.planning_only]
+    for draft in drafts:
+        found += _of_stage(draft)
+    if devices.imaginary:
+        found.append(f"the `{devices.kind}` devices are imaginary")
+    return tuple(found)
+
+
+def _of_stage(draft: StageDraft) -> Iterator[str]:
+    name, spec = draft.stage.model_stage, draft.choice.spec
+    if spec is None:
+        yield f"`{name}`: no engine runs `{draft.stage.execution_type.value}` stages yet"
+        return
+    for item in draft.stack.axes:
+        axis = item.axis
+        if axis.role is WorldRole.NO_RANKS:
+            yield f"`{name}`: the runtime does not execute `{axis.name}` yet"
+        elif (
+            item.size > 1
+            and axis.role is not WorldRole.MULTIPLIES_REPLICAS
+            and axis.name not in spec.executes
+        ):
+            yield f"`{name}`: engine `{spec.name}` does not execute `{axis.name}` yet"

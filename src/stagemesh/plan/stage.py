@@ -1,0 +1,172 @@
+"""One stage's part of the plan, put together from what was decided about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.plan.engine import NO_ENGINE, EngineChoice
+from stagemesh.plan.groups import coordinates, groups_of
+from stagemesh.plan.place import DeviceIds
+from stagemesh.plan.plain import plain, plain_fields
+from stagemesh.plan.stack import Stack, StackedAxis
+from stagemesh.plan.values import (
+    AxisPlan,
+    BindingPlan,
+    MemoryPlan,
+    PatternPlan,
+    RankPlan,
+    ReplicaPlan,
+    StagePlan,
+    ValuePlan,
+)
+from stagemesh.plan.world import Mesh
+from stagemesh.spec.engine import MemoryEstimate
+from stagemesh.spec.hooks import HookCategory, LayerHookSpec
+from stagemesh.spec.patterns import Aggregation, Routing
+from stagemesh.spec.pipeline import StagePipelineConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDraft:
+    """What was decided about a stage before it has devices."""
+
+    stage: StagePipelineConfig
+    """The stage."""
+    stack: Stack
+    """Its axes."""
+    is_sound: bool
+    """Whether its ranks can be counted."""
+    choice: EngineChoice
+    """Its engine."""
+    model_args: Mapping[str, object]
+    """Its `additional_config`, defaults filled in."""
+    sampling: Mapping[str, object]
+    """Its default request parameters."""
+    memory: MemoryEstimate | None
+    """Memory of one rank, when it can be estimated."""
+
+    @property
+    def stage_id(self) -> int:
+        """Number of the stage."""
+        return self.stage.stage_id
+
+
+def plan_stage(
+    draft: StageDraft, settings: StageSettings, replicas: tuple[DeviceIds, ...]
+) -> StagePlan:
+    """Write down one stage."""
+    stage, stack = draft.stage, draft.stack
+    spec = draft.choice.spec
+    memory = draft.memory
+    return StagePlan(
+        stage_id=stage.stage_id,
+        name=stage.model_stage,
+        execution_type=stage.execution_type.value,
+        engine=NO_ENGINE if spec is None else spec.name,
+        world_size=stack.world,
+        policy=stack.policy.value,
+        replicas=tuple(_replica(index, ids, stack.mesh) for index, ids in enumerate(replicas)),
+        axes=tuple(_axis(item, stack.mesh) for item in stack.axes),
+        bindings=_bindings(stack),
+        engine_args=plain_fields(draft.choice.args),
+        model_args=draft.model_args,
+        sampling=draft.sampling,
+        env=_env(settings),
+        memory=None
+        if memory is None
+        else MemoryPlan(weights=memory.weights, cache=memory.cache, workspace=memory.workspace),
+        input_sources=stage.input_sources,
+        final_output_type=stage.final_output_type if stage.final_output else None,
+        owns_tokenizer=stage.owns_tokenizer,
+        model_subdir=stage.model_subdir,
+        loader=stage.loader,
+        values={**_axis_values(stack), **values_of(settings.fields)},
+    )
+
+
+def _env(settings: StageSettings) -> Mapping[str, str]:
+    given = settings.fields.get("env")
+    return {} if given is None or given.value is None else cast("Mapping[str, str]", given.value)
+
+
+def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
+    """Say of every given value where it came from."""
+    return {name: _value(sourced) for name, sourced in sorted(given.items())}
+
+
+def _value(sourced: Sourced[Any]) -> ValuePlan:
+    return ValuePlan(
+        value=plain(sourced.value),
+        layer=sourced.origin.layer.name.lower(),
+        origin=str(sourced.origin),
+        superseded=tuple((plain(old.value), str(old.origin)) for old in sourced.superseded),
+    )
+
+
+def _axis_values(stack: Stack) -> Mapping[str, ValuePlan]:
+    found: dict[str, ValuePlan] = {}
+    for item in stack.axes:
+        given: dict[str, Sourced[Any] | None] = {
+            "size": item.settings.size,
+            "routing": item.settings.routing,
+            "owner": item.settings.owner,
+            **item.settings.options,
+        }
+        for name, sourced in given.items():
+            if sourced is not None:
+                found[f"axes.{item.axis.name}.{name}"] = _value(sourced)
+    return found
+
+
+def _replica(index: int, ids: DeviceIds, mesh: Mesh) -> ReplicaPlan:
+    points = coordinates(mesh)
+    return ReplicaPlan(
+        index=index,
+        ranks=tuple(
+            RankPlan(rank=rank, device=device, coords=coords)
+            for rank, (device, coords) in enumerate(zip(ids, points, strict=True))
+        ),
+    )
+
+
+def _axis(item: StackedAxis, mesh: Mesh) -> AxisPlan:
+    axis = item.axis
+    return AxisPlan(
+        axis=axis.name,
+        size=item.size,
+        label=item.settings.label or axis.name,
+        role=axis.role.value,
+        groups=groups_of(axis, item.size, mesh),
+        routing=_pattern(item.routing),
+        aggregation=_pattern(axis.aggregation),
+        owner=axis.owner.value,
+        options=plain_fields(item.options),
+    )
+
+
+def _pattern(pattern: Routing | Aggregation) -> PatternPlan:
+    return PatternPlan(name=type(pattern).__name__, args=plain_fields(pattern))
+
+
+def _bindings(stack: Stack) -> tuple[BindingPlan, ...]:
+    """Hooks and kernels of all axes larger than 1, in the order the walker binds them."""
+    order = {category: number for number, category in enumerate(HookCategory)}
+    bound = [
+        (order[spec.category], spec.priority, item.axis.name, spec)
+        for item in stack.axes
+        for spec in item.bindings
+    ]
+    return tuple(
+        BindingPlan(
+            kind="hook" if isinstance(spec, LayerHookSpec) else "kernel",
+            name=spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id,
+            target=spec.target,
+            category=spec.category.value,
+            priority=spec.priority,
+            axis=axis,
+        )
+        for _, _, axis, spec in sorted(bound, key=lambda entry: entry[:3])
+    )

@@ -1,0 +1,208 @@
+"""The two ends of an edge: a connector bound to a stream, on the thread of that stream's loop.
+
+An outgoing end keeps what does not fit yet in the order it came, so that the engine can be told
+to pause; room comes back as `Ack`. An incoming end answers every ticket with exactly one `Ack`:
+when its payload has been released, on whatever thread, or when the ticket was no good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from stagemesh.plan.values import EdgePlan
+from stagemesh.runtime.messages import Ack, Chunk, Key
+from stagemesh.runtime.options import typed
+from stagemesh.runtime.stream import Stream
+from stagemesh.spec.connector import (
+    ConnectorSpec,
+    Reach,
+    Receiver,
+    ReceiverFactory,
+    Sender,
+    SenderFactory,
+    Ticket,
+)
+from stagemesh.spec.payload import Payload
+from stagemesh.spec.reference import resolve
+from stagemesh.spec.registry import CONNECTORS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """A connector with its options, ready to make ends."""
+
+    spec: ConnectorSpec
+    """Its declaration."""
+    options: object
+    """An instance of its options type."""
+
+    @classmethod
+    def of_edge(cls, edge: EdgePlan) -> Connector:
+        """The connector that the plan chose for an edge."""
+        (spec,) = CONNECTORS.load(edge.connector)
+        return cls(spec=spec, options=typed(spec.options, edge.options))
+
+    @classmethod
+    def to_caller(cls) -> Connector:
+        """The one between the caller and its stages: the first that reaches across this host."""
+        spec = next(spec for spec in CONNECTORS.declarations() if spec.reach is Reach.HOST)
+        return cls(spec=spec, options=spec.options())
+
+    def sender(self) -> Sender:
+        """Make a producing end."""
+        return cast("SenderFactory", resolve(self.spec.sender))(self.options)
+
+    def receiver(self, on_release: Callable[[int], None]) -> Receiver:
+        """Make a consuming end."""
+        return cast("ReceiverFactory", resolve(self.spec.receiver))(self.options, on_release)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A chunk that has no room yet."""
+
+    key: Key
+    payload: Payload
+    last: bool
+
+
+class EdgeOut:
+    """The producing end."""
+
+    def __init__(
+        self, stream: Stream, sender: Sender, on_sent: Callable[[Key, ValueError | None], None]
+    ) -> None:
+        """`on_sent` is called for every chunk that had to wait, once it is gone or refused."""
+        self._stream = stream
+        self._sender = sender
+        self._on_sent = on_sent
+        self._waiting: deque[Waiting] = deque()
+        self._seqs: dict[Key, int] = {}
+        self._open = True
+
+    def send(self, key: Key, payload: Payload, *, last: bool) -> bool:
+        """Send a chunk; `False` when it has to wait. Raises `ValueError` when it can never go.
+
+        When the consumer is gone the chunk is dropped: the owner of the request hears of the death.
+        """
+        if not self._open:
+            return True
+        if self._waiting or not self._put(key, payload, last=last):
+            self._waiting.append(Waiting(key=key, payload=payload, last=last))
+            return False
+        return True
+
+    def acknowledged(self, number: int) -> None:
+        """The consumer is done with a ticket; send what fits now."""
+        self._sender.released(number)
+        while self._waiting:
+            chunk = self._waiting[0]
+            error = None
+            try:
+                if not self._put(chunk.key, chunk.payload, last=chunk.last):
+                    return
+            except ValueError as refusal:
+                error = refusal
+            self._waiting.popleft()
+            self._on_sent(chunk.key, error)
+
+    def drop(self, key: Key) -> None:
+        """Forget a request: what waits of it is never sent."""
+        self._waiting = deque(chunk for chunk in self._waiting if chunk.key != key)
+        self._seqs.pop(key, None)
+
+    def close(self) -> None:
+        """The consumer is gone: forget everything; what still waits counts as sent."""
+        if self._open:
+            self._open = False
+            waiting, self._waiting = self._waiting, deque()
+            self._sender.close()
+            for chunk in waiting:
+                self._on_sent(chunk.key, None)
+
+    def _put(self, key: Key, payload: Payload, *, last: bool) -> bool:
+        ticket = self._sender.put(payload)
+        if ticket is None:
+            return False
+        seq = self._seqs.get(key, 0)
+        if last:
+            self._seqs.pop(key, None)
+        else:
+            self._seqs[key] = seq + 1
+        chunk = Chunk(key=key, seq=seq, number=ticket.number, body=ticket.body, last=last)
+        self._stream.send(chunk, ticket.fds)
+        return True
+
+
+class EdgeIn:
+    """The consuming end."""
+
+    def __init__(self, stream: Stream, connector: Connector) -> None:
+        """Answer releases over `stream`."""
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._receiver = connector.receiver(self._released)
+        self._seqs: dict[Key, int] = {}
+
+    def take(self, chunk: Chunk, fds: tuple[int, ...]) -> Payload:
+        """Borrow the payload of a chunk; raises `ValueError` when malformed or out of order."""
+        ticket = Ticket(number=chunk.number, body=chunk.body, fds=fds)
+        try:
+            payload = self._receiver.get(ticket)
+        except ValueError:
+            self._stream.send(Ack(number=chunk.number))
+            raise
+        expected = self._seqs.get(chunk.key, 0)
+        if chunk.seq != expected:
+            payload.release()
+            raise ValueError(f"chunk `{chunk.seq}` came in place of `{expected}`")
+        if chunk.last:
+            self._seqs.pop(chunk.key, None)
+        else:
+            self._seqs[chunk.key] = expected + 1
+        return payload
+
+    def discard(self, chunk: Chunk, fds: tuple[int, ...]) -> None:
+        """Give back a chunk that nobody wants any more."""
+        ticket = Ticket(number=chunk.number, body=chunk.body, fds=fds)
+        try:
+            self._receiver.get(ticket).release()
+        except ValueError:
+            self._stream.send(Ack(number=chunk.number))
+
+    def drop(self, key: Key) -> None:
+        """Forget a request."""
+        self._seqs.pop(key, None)
+
+    def close(self) -> None:
+        """Free everything; borrowed payloads stay readable."""
+        self._receiver.close()
+
+    def _released(self, number: int) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
+            self._loop.call_soon_threadsafe(self._stream.send, Ack(number=number))
+
+
+@dataclass(slots=True)
+class Peer:
+    """A stream to another process, with the edges on it."""
+
+    stream: Stream
+    """The stream."""
+    out: EdgeOut | None = None
+    """The edge to it, when there is one."""
+    into: EdgeIn | None = None
+    """The edge from it, when there is one."""
+
+    def close(self) -> None:
+        """Close the stream and both ends."""
+        self.stream.close()
+        if self.out is not None:
+            self.out.close()
+        if self.into is not None:
+            self.into.close()

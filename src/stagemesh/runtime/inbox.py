@@ -1,0 +1,98 @@
+"""What the I/O thread asks of the engine thread, and how an idle engine sleeps until then."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from stagemesh.runtime.messages import Key
+from stagemesh.spec.payload import Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add:
+    """A request has come."""
+
+    key: Key
+    """The request."""
+    params: Mapping[str, object]
+    """Its parameters."""
+    targets: tuple[int, ...]
+    """Stages that it feeds."""
+    since: float
+    """When it came, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """An input has come."""
+
+    key: Key
+    """The request."""
+    payload: Payload
+    """The input, borrowed."""
+    last: bool
+    """Whether it is the last input of all edges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """There is no room for what a request says."""
+
+    key: Key
+    """The request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """There is room again."""
+
+    key: Key
+    """The request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """A request is cancelled."""
+
+    key: Key
+    """The request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quit:
+    """Leave the loop."""
+
+
+Command: TypeAlias = Add | Append | Pause | Resume | Forget | Quit
+"""Everything that can be asked."""
+
+
+class Inbox:
+    """Commands in order, from any thread to the engine's."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._commands: deque[Command] = deque()
+        self._filled = threading.Condition()
+
+    def put(self, command: Command) -> None:
+        """Add a command and wake the engine if it sleeps."""
+        with self._filled:
+            self._commands.append(command)
+            self._filled.notify()
+
+    def take(self, *, wait: bool) -> Sequence[Command]:
+        """Return all that has come; with `wait` sleep until there is something.
+
+        The sleep needs no deadline: the end of the supervisor's stream ends the whole process.
+        """
+        with self._filled:
+            while wait and not self._commands:
+                self._filled.wait()
+            commands = list(self._commands)
+            self._commands.clear()
+            return commands

@@ -1,0 +1,168 @@
+"""The closed union of messages between processes, and how one becomes a frame.
+
+A frame is its length (4 bytes), the number of descriptors that come with it (1 byte), and the
+message in MessagePack. Whatever does not decode to exactly one of these types is a `ProtocolError`,
+which ends the stream it came on.
+
+supervisor -> stage   Setup PeerUp Stop
+stage -> supervisor   Ready Fatal
+caller -> stage       Submit Cancel
+stage -> caller       Progress Finished Failed Cancelled
+both ways on an edge  Chunk Ack
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stagemesh.errors import StagemeshError
+
+PROTOCOL: Final = 1
+"""Version of these messages; both ends must have the same."""
+FRAME_HEAD: Final = Layout(">IB")
+"""Length of the message and number of descriptors."""
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+"""Longest message; bulk data never travels in one."""
+MAX_FDS: Final = 8
+"""Most descriptors of one message."""
+
+_Text = Annotated[str, Meta(max_length=64 * 1024)]
+_Count = Annotated[int, Meta(ge=0)]
+_Units: TypeAlias = dict[str, float]
+
+
+class ProtocolError(StagemeshError):
+    """The other end said something that it must not say."""
+
+
+class Key(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One request: its name and the epoch that tells it from an earlier one of that name."""
+
+    rid: Annotated[str, Meta(min_length=1, max_length=256)]
+    epoch: _Count
+
+
+class Setup(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """What a stage process is to be; the first message on its control stream.
+
+    The plan travels in its saved form, so that what is run is what can be read back.
+    """
+
+    protocol: int
+    plan: str
+    stage: _Count
+    replica: _Count
+
+
+class PeerUp(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """A stream to another process, as a descriptor: a stage's replica, or the caller for `None`."""
+
+    stage: _Count | None
+    replica: _Count
+
+
+class Stop(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """Close the engine and exit."""
+
+
+class Ready(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+    """The engine is loaded."""
+
+    load_s: float
+
+
+class Fatal(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
+    """The stage cannot go on; the process exits after this."""
+
+    reason: str
+
+
+class Submit(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
+    """A request for this replica, with the replica of every stage that it feeds."""
+
+    key: Key
+    params: dict[str, object]
+    targets: dict[int, int]
+
+
+class Cancel(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
+    """Forget a request; answered by its terminal message, whichever that is."""
+
+    key: Key
+
+
+class Progress(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
+    """What a stage has done for a request so far."""
+
+    key: Key
+    units: _Units
+
+
+class Finished(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):
+    """A stage is done with a request, and everything it said has been sent."""
+
+    key: Key
+    units: _Units
+    seconds: float
+    first_output_s: float | None
+
+
+class Failed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=10):
+    """A stage could not serve a request; others go on."""
+
+    key: Key
+    invalid: bool
+    message: _Text
+
+
+class Cancelled(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=11):
+    """A stage has forgotten a request, as it was asked to."""
+
+    key: Key
+
+
+class Chunk(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=12):
+    """One payload of a request on an edge; `number` and `body` are the connector's ticket."""
+
+    key: Key
+    seq: _Count
+    number: _Count
+    body: bytes
+    last: bool
+
+
+class Ack(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=13):
+    """The consumer is done with a ticket."""
+
+    number: _Count
+
+
+Terminal: TypeAlias = Finished | Failed | Cancelled
+"""The last thing that a stage says about a request, exactly once."""
+Message: TypeAlias = (
+    Setup | PeerUp | Stop | Ready | Fatal | Submit | Cancel | Progress | Terminal | Chunk | Ack
+)
+"""Everything that can be said."""
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message, num_fds: int = 0) -> bytes:
+    """Return the frame of a message; raises `ProtocolError` when it is too long to send."""
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME_BYTES or num_fds > MAX_FDS:
+        raise ProtocolError(f"message of `{len(body)}` bytes, `{num_fds}` descriptors is too long")
+    return FRAME_HEAD.pack(len(body), num_fds) + body
+
+
+def decode(body: bytes | bytearray | memoryview) -> Message:
+    """Return the message of a frame without its head; raises `ProtocolError` for anything else."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"malformed message: {error}") from error

@@ -1,0 +1,309 @@
+"""`AsyncOmni` and `Omni`: a planned model, running. Both stop everything that they started."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import weakref
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from stagemesh.config.host import read_host
+from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.errors import ClosedError, DiagnosticError
+from stagemesh.plan.make import make
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.frontend import Frontend
+from stagemesh.runtime.loop_thread import LoopThread
+from stagemesh.runtime.outputs import OmniOutput, OmniResult
+from stagemesh.runtime.params import RequestRules, SamplingParams
+from stagemesh.runtime.running import Call, OnProgress, Running
+from stagemesh.runtime.supervisor import Place, Supervisor
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.payload import Payload
+from stagemesh.spec.unset import UNSET, Unset
+
+Prompt: TypeAlias = str | Payload
+"""What a request begins with: a text, or a payload for models that take more."""
+
+_START_S: Final = 600.0
+_REQUEST_S: Final = 600.0
+_log: Final = logging.getLogger(__name__)
+
+
+class AsyncOmni:
+    """A model that runs for the loop on which it is started."""
+
+    def __init__(
+        self,
+        model: str | Plan,
+        *,
+        strategy_config: ConfigInput | Unset = UNSET,
+        deploy_config: ConfigInput | Unset = UNSET,
+        stage_overrides: str | Mapping[str, object] | Unset = UNSET,
+        async_chunk: bool | Unset = UNSET,
+        devices: str | int | Unset = UNSET,
+    ) -> None:
+        """Plan `model`, or take a plan as it is; nothing is started yet.
+
+        Raises `DiagnosticError` with all mistakes, or with the reasons why the plan cannot be run.
+        """
+        inputs = PlanInputs(
+            model="" if isinstance(model, Plan) else model,
+            strategy_config=strategy_config,
+            deploy_config=deploy_config,
+            stage_overrides=stage_overrides,
+            async_chunk=async_chunk,
+            devices=devices,
+        )
+        self.plan: Final = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
+        if self.plan.not_runnable:
+            reasons = [f"the plan cannot be run: {reason}" for reason in self.plan.not_runnable]
+            raise DiagnosticError([Diagnostic(code="RT003", message=why) for why in reasons])
+        self._rules = RequestRules(self.plan)
+        self._supervisor: Supervisor | None = None
+        self._frontend: Frontend | None = None
+        self._names = itertools.count()
+        self._closed = False
+
+    @classmethod
+    def from_plan(cls, plan: Plan) -> Self:
+        """Run exactly this plan."""
+        return cls(plan)
+
+    @property
+    def pids(self) -> Mapping[Place, int]:
+        """The stage processes that run."""
+        return {} if self._supervisor is None else self._supervisor.pids
+
+    async def start(self, *, timeout_s: float = _START_S) -> None:
+        """Start every stage; raises `StartupError`, with all stopped again, when one fails."""
+        if self._closed or self._supervisor is not None:
+            raise ClosedError("a system is started once")
+        self._supervisor = Supervisor(self.plan, self._down)
+        callers = await self._supervisor.start(timeout_s)
+        self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        *,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        timeout_s: float | None = _REQUEST_S,
+        on_progress: OnProgress | None = None,
+    ) -> AsyncGenerator[OmniOutput, None]:
+        """Give outputs as they appear; leaving the iteration cancels the request everywhere.
+
+        `sampling_params` are by stage name. Raises `DiagnosticError` for what is wrong with the
+        request, and `RequestError` when it fails.
+        """
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        running = self._open(call)
+        try:
+            async for output in running:
+                yield output
+        finally:
+            running.close()
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        timeout_s: float | None = _REQUEST_S,
+        on_progress: OnProgress | None = None,
+    ) -> OmniResult:
+        """Like `generate`, but wait for the end and return everything together."""
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        running = self._open(call)
+        try:
+            return await running.result()
+        finally:
+            running.close()
+
+    async def close(self) -> None:
+        """Fail what runs and stop every stage; calling it again does nothing."""
+        self._closed = True
+        if self._frontend is not None:
+            self._frontend.close()
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+
+    def kill(self) -> None:
+        """End every stage process at once; may be called from any thread."""
+        if self._supervisor is not None:
+            self._supervisor.kill()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _down(self, place: Place, reason: str) -> None:
+        if self._frontend is not None:
+            self._frontend.down(place, reason)
+
+    def _open(self, call: Call) -> Running:
+        if self._frontend is None or self._closed:
+            raise ClosedError("the system is closed" if self._closed else "it is not started")
+        return self._frontend.open(call)
+
+    def _call(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None,
+        request_id: str | None,
+        timeout_s: float | None,
+        on_progress: OnProgress | None,
+    ) -> Call:
+        params = self._rules.merge(sampling_params or {})
+        if isinstance(prompt, str):
+            if not prompt.strip():
+                raise DiagnosticError([Diagnostic(code="RT004", message="the prompt is empty")])
+            prompt = Payload(meta={"text": prompt})
+        return Call(
+            request_id=request_id or f"request-{next(self._names)}",
+            prompt=prompt,
+            params=params,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+        )
+
+
+class Omni:
+    """A running model for synchronous callers, on any thread; started when constructed."""
+
+    def __init__(  # noqa: PLR0913  every way in which a model is configured, by keyword
+        self,
+        model: str | Plan,
+        *,
+        strategy_config: ConfigInput | Unset = UNSET,
+        deploy_config: ConfigInput | Unset = UNSET,
+        stage_overrides: str | Mapping[str, object] | Unset = UNSET,
+        async_chunk: bool | Unset = UNSET,
+        devices: str | int | Unset = UNSET,
+        start_timeout_s: float = _START_S,
+    ) -> None:
+        """Plan `model`, or take a plan as it is, and start it.
+
+        Raises `DiagnosticError` with all mistakes, or `StartupError` with all stopped again.
+        """
+        self._system = AsyncOmni(
+            model,
+            strategy_config=strategy_config,
+            deploy_config=deploy_config,
+            stage_overrides=stage_overrides,
+            async_chunk=async_chunk,
+            devices=devices,
+        )
+        self.plan: Final = self._system.plan
+        self._thread = LoopThread()
+        # Also when the object is forgotten, and at the exit of the interpreter.
+        self._finalizer = weakref.finalize(self, _shut_down, self._system, self._thread)
+        try:
+            self._thread.call(self._system.start(timeout_s=start_timeout_s))
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def from_plan(cls, plan: Plan, *, start_timeout_s: float = _START_S) -> Self:
+        """Start exactly this plan."""
+        return cls(plan, start_timeout_s=start_timeout_s)
+
+    @property
+    def pids(self) -> Mapping[Place, int]:
+        """The stage processes that run."""
+        return self._system.pids
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        sampling_params: SamplingParams | None = None,
+        timeout_s: float | None = _REQUEST_S,
+        on_progress: OnProgress | None = None,
+    ) -> list[OmniResult]:
+        """Run all prompts at once; return their results in order.
+
+        When one fails the others are cancelled and its error is raised. `on_progress` is called on
+        the thread of the runtime.
+        """
+        if not self._finalizer.alive:
+            raise ClosedError("the system is closed")
+        several = [prompts] if isinstance(prompts, str | Payload) else list(prompts)
+
+        async def run_all() -> list[OmniResult]:
+            tasks = [
+                asyncio.ensure_future(
+                    self._system.run(
+                        prompt,
+                        sampling_params=sampling_params,
+                        timeout_s=timeout_s,
+                        on_progress=on_progress,
+                    )
+                )
+                for prompt in several
+            ]
+            try:
+                return list(await asyncio.gather(*tasks))
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        return self._thread.call(run_all())
+
+    def close(self) -> None:
+        """Fail what runs and stop every stage; calling it again does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _shut_down(system: AsyncOmni, thread: LoopThread) -> None:
+    try:
+        if not thread.is_current:  # the garbage collector may run anywhere, and must not wait
+            thread.call(system.close())
+    finally:
+        system.kill()
+        thread.stop()
+
+
+def _made(inputs: PlanInputs) -> Plan:
+    made = make(inputs, read_host())
+    if made.plan is None:
+        raise DiagnosticError(made.diagnostics)
+    for diagnostic in made.diagnostics:
+        _log.warning("%s", diagnostic)
+    return made.plan
+
+
+def _taken(plan: Plan, inputs: PlanInputs) -> Plan:
+    if inputs != PlanInputs(model=inputs.model):
+        raise TypeError("a plan is complete: it takes no further configuration")
+    return plan

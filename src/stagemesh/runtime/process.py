@@ -1,0 +1,142 @@
+"""One stage process as the supervisor sees it: its process, its control stream, its last words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import stagemesh
+from stagemesh.errors import StartupError
+from stagemesh.runtime.messages import Fatal, Message, ProtocolError, Ready
+from stagemesh.runtime.stream import Stream
+
+_TAIL_BYTES: Final = 8 * 1024
+_TAIL_LINES: Final = 12
+_READ_BYTES: Final = 64 * 1024
+
+
+class StageProcess:
+    """A running stage process. All methods belong to the loop that started it."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: Mapping[str, str],
+        on_exit: Callable[[str], None],
+    ) -> None:
+        """Start the process; `on_exit` is called once with the reason when it has been reaped."""
+        self.name = name
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[float] = self._loop.create_future()
+        self.exited: asyncio.Future[str] = self._loop.create_future()
+        self._fatal: str | None = None
+        self._tail: deque[bytes] = deque()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = _spawn(theirs, environment)
+            except OSError as error:
+                ours.close()
+                raise StartupError(f"{name} could not be started: {error}") from error
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loop.add_reader(self._output, self._read_output)
+        self._loop.add_reader(self._pidfd, self._reap)
+        self.control = Stream(ours, self._on_message, self.kill)
+
+    @property
+    def pid(self) -> int:
+        """The process, which leads a group of its own."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not been reaped."""
+        return not self.exited.done()
+
+    def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the whole group, unless the process has been reaped."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, with_signal)
+
+    def last_words(self) -> str:
+        """The last lines that it wrote."""
+        text = b"".join(self._tail).decode(errors="replace")
+        return "\n".join(text.splitlines()[-_TAIL_LINES:])
+
+    def _on_message(self, message: Message, fds: tuple[int, ...]) -> None:
+        match message:
+            case Ready() if not self.ready.done():
+                self.ready.set_result(message.load_s)
+            case Fatal():
+                self._fatal = message.reason
+            case _:
+                for fd in fds:
+                    os.close(fd)
+                raise ProtocolError(f"a stage does not say `{type(message).__name__}` here")
+
+    def _read_output(self) -> None:
+        try:
+            data = os.read(self._output.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._output)
+            return
+        self._tail.append(data[-_TAIL_BYTES:])
+        while sum(map(len, self._tail)) - len(self._tail[0]) >= _TAIL_BYTES:
+            self._tail.popleft()
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self.kill()  # what it has started; its number is ours until we have waited for it
+        self._process.wait()  # which the descriptor says has an end: this takes no time
+        self.control.read_rest()
+        self._read_output()
+        self._loop.remove_reader(self._output)
+        self._output.close()
+        self.control.close()
+        reason = self._reason(self._process.returncode)
+        self.exited.set_result(reason)
+        self._on_exit(reason)
+
+    def _reason(self, code: int) -> str:
+        if self._fatal is not None:
+            return f"failed: {self._fatal}"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"exited with code {code}"
+
+
+def _spawn(control: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    fd = control.fileno()
+    return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
+        [sys.executable, "-P", "-m", "stagemesh.runtime.stage_main", str(fd)],
+        pass_fds=(fd,),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        process_group=0,
+        env={**os.environ, "PYTHONPATH": _search_path(), **environment},
+    )
+
+
+def _search_path() -> str:
+    """Where this process finds modules, so that stages find the same ones, plug-ins included."""
+    own = str(Path(stagemesh.__file__).parent.parent)
+    return os.pathsep.join(dict.fromkeys([own, *(path or str(Path.cwd()) for path in sys.path)]))

@@ -1,0 +1,141 @@
+"""One request as its user holds it: outputs as they appear, then the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from stagemesh.errors import StagemeshError
+from stagemesh.runtime.audio import Audio
+from stagemesh.runtime.messages import Finished, Key
+from stagemesh.runtime.outputs import (
+    OmniOutput,
+    OmniResult,
+    StageProgress,
+    StageReport,
+    StageState,
+)
+from stagemesh.spec.payload import Payload
+
+OnProgress = Callable[[StageProgress], None]
+"""Hears of every step forward of a request, on the frontend's thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Everything that a request is submitted with."""
+
+    request_id: str
+    """Its name, unique among those that run."""
+    prompt: Payload
+    """Input of the entry stages."""
+    params: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    """Parameters by stage id."""
+    timeout_s: float | None = None
+    """How long it may take; `None` for as long as it takes."""
+    on_progress: OnProgress | None = None
+    """Hears of progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where a request sits in one stage."""
+
+    stage: str
+    """Name of the stage."""
+    replica: int
+    """The replica it is bound to."""
+
+
+class Running(AsyncIterator[OmniOutput]):
+    """A request from submission to its end; iterate over its outputs, and close it in any case."""
+
+    def __init__(
+        self, key: Key, call: Call, seats: Mapping[int, Seat], leave: Callable[[], None]
+    ) -> None:
+        """`leave` is called when the user goes, whether the request has ended or not."""
+        self.key: Final = key
+        self._seats = seats
+        self._on_progress = call.on_progress
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._ended: float | None = None
+        self._queue: asyncio.Queue[OmniOutput | None] = asyncio.Queue()
+        self._error: StagemeshError | None = None
+        self._reports: dict[int, StageReport] = {}
+        self._first_outputs: dict[str, float] = {}
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> OmniOutput:
+        """The next output; at the end raises the request's error when it failed."""
+        if self._ended is not None and self._queue.empty():
+            item = None
+        else:
+            item = await self._queue.get()
+        if item is not None:
+            return item
+        if self._error is not None:
+            raise self._error
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Leave the request: it is cancelled where it still runs."""
+        self._leave()
+
+    async def result(self) -> OmniResult:
+        """Wait for the end and put all outputs together."""
+        outputs = tuple([output async for output in self])
+        texts = [output.text for output in outputs if output.text is not None]
+        assert self._ended is not None, "the iteration goes on to the end"
+        return OmniResult(
+            request_id=self.key.rid,
+            text="".join(texts) if texts else None,
+            audio=Audio.joined(output.audio for output in outputs if output.audio is not None),
+            outputs=outputs,
+            report=tuple(self._reports[stage] for stage in sorted(self._reports)),
+            seconds=self._ended - self._began,
+            first_output_s=dict(self._first_outputs),
+        )
+
+    def output(self, output: OmniOutput) -> None:
+        """The frontend has an output."""
+        self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
+        self._queue.put_nowait(output)
+
+    def finished(self, stage: int, finished: Finished) -> None:
+        """A stage is done."""
+        seat = self._seats[stage]
+        self._reports[stage] = StageReport(
+            stage=seat.stage,
+            replicas=(seat.replica,),
+            num_requests=1,
+            seconds=finished.seconds,
+            first_output_s=finished.first_output_s,
+            units=finished.units,
+        )
+        self.progress(stage, StageState.FINISHED, finished.units)
+
+    def progress(self, stage: int, state: StageState, units: Mapping[str, float]) -> None:
+        """A stage has got on."""
+        if self._on_progress is not None:
+            seat = self._seats[stage]
+            news = StageProgress(
+                request_id=self.key.rid,
+                stage=seat.stage,
+                replica=seat.replica,
+                state=state,
+                units=units,
+            )
+            # In a turn of its own, so that what the user's function raises hits nobody else.
+            self._loop.call_soon(self._on_progress, news)
+
+    def end(self, error: StagemeshError | None) -> None:
+        """The request is over."""
+        self._ended = self._loop.time()
+        self._error = error
+        self._queue.put_nowait(None)

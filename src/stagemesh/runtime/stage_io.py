@@ -1,0 +1,208 @@
+"""The I/O thread of a stage process: one asyncio loop with all streams of the process.
+
+The end of the supervisor's stream ends this process and everything it has started, at once: there
+is nobody left to work for, and shared memory has no name that could stay behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import NoReturn
+
+from stagemesh.plan.save import from_json
+from stagemesh.plan.values import EdgePlan, Plan, StagePlan
+from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.inbox import Inbox, Quit
+from stagemesh.runtime.messages import (
+    PROTOCOL,
+    Ack,
+    Cancel,
+    Chunk,
+    Fatal,
+    Message,
+    PeerUp,
+    ProtocolError,
+    Ready,
+    Setup,
+    Stop,
+    Submit,
+)
+from stagemesh.runtime.stage_loop import CALLER, Emission
+from stagemesh.runtime.stage_requests import StageRequests
+from stagemesh.runtime.stream import Stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What the supervisor wants this process to be."""
+
+    plan: Plan
+    """The whole plan."""
+    stage: StagePlan
+    """The stage of this process."""
+    replica: int
+    """Its number among the replicas of the stage."""
+
+
+class StageIO:
+    """Owns every socket of a stage process. Public methods are for the engine's thread."""
+
+    def __init__(self, sock: socket.socket, inbox: Inbox) -> None:
+        """Take over `sock`, the control stream to the supervisor."""
+        self._sock = sock
+        self._inbox = inbox
+        self._assignment: Future[Assignment] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="stagemesh-io", daemon=True)
+        self._peers: dict[tuple[int, int], Peer] = {}
+
+    def start(self) -> Assignment:
+        """Start the thread and wait for the supervisor to say what this process is."""
+        self._thread.start()
+        return self._assignment.result()
+
+    def ready(self, load_s: float) -> None:
+        """Tell the supervisor that requests may come."""
+        self._loop.call_soon_threadsafe(self._control.send, Ready(load_s=load_s))
+
+    def emit(self, emissions: Sequence[Emission]) -> None:
+        """Hand over what the engine said."""
+        self._loop.call_soon_threadsafe(self._requests.take, emissions)
+
+    def stop(self, fatal: str | None = None) -> None:
+        """Say why, when it is a failure, close every stream, and end the thread."""
+        self._loop.call_soon_threadsafe(self._close, fatal)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._loop.set_exception_handler(_crash)
+        self._loop.call_soon(self._begin)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _begin(self) -> None:
+        self._control = Stream(self._sock, self._on_control, _orphaned)
+
+    def _close(self, fatal: str | None) -> None:
+        if fatal is not None:
+            self._control.send(Fatal(reason=fatal))
+        for peer in self._peers.values():
+            peer.close()
+        self._requests.close()
+        self._control.close()
+        self._loop.stop()
+
+    def _on_control(self, message: Message, fds: tuple[int, ...]) -> None:
+        match message:
+            case Setup(protocol=protocol) if protocol != PROTOCOL:
+                raise ProtocolError(f"protocol `{protocol}` is not `{PROTOCOL}`")
+            case Setup():
+                self._begin_stage(message)
+            case PeerUp(stage=stage, replica=replica):
+                (fd,) = fds
+                self._attach(CALLER if stage is None else stage, replica, fd)
+            case Stop():
+                self._inbox.put(Quit())
+            case _:
+                raise ProtocolError(f"the supervisor does not say `{type(message).__name__}`")
+
+    def _begin_stage(self, setup: Setup) -> None:
+        plan = from_json(setup.plan)
+        if not isinstance(plan, Plan):
+            raise ProtocolError(f"the plan cannot be read: {plan[0]}")
+        self._plan = plan
+        self._stage = plan.stage(setup.stage)
+        num_inputs = max(len(self._stage.input_sources), 1)
+        self._requests = StageRequests(self._inbox, num_inputs, self._tell_caller)
+        self._assignment.set_result(Assignment(plan=plan, stage=self._stage, replica=setup.replica))
+
+    def _attach(self, stage: int, replica: int, fd: int) -> None:
+        where = (stage, replica)
+
+        def on_message(message: Message, fds: tuple[int, ...]) -> None:
+            self._on_peer(peer, message, fds, from_caller=stage == CALLER)
+
+        def on_eof() -> None:
+            self._peers.pop(where).close()
+            if stage == CALLER:
+                self._requests.cancel_all()
+
+        peer = Peer(stream=Stream(socket.socket(fileno=fd), on_message, on_eof))
+        self._peers[where] = peer
+        outgoing, incoming = self._connectors(stage)
+        if outgoing is not None:
+            peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent)
+        if incoming is not None:
+            peer.into = EdgeIn(peer.stream, incoming)
+
+    def _connectors(self, stage: int) -> tuple[Connector | None, Connector | None]:
+        """The connectors to and from a peer of that stage."""
+        if stage == CALLER:
+            connector = Connector.to_caller()
+            return connector, connector
+        here = self._stage.stage_id
+        outgoing = _edge(self._plan, here, stage)
+        incoming = _edge(self._plan, stage, here)
+        return (
+            None if outgoing is None else Connector.of_edge(outgoing),
+            None if incoming is None else Connector.of_edge(incoming),
+        )
+
+    def _on_peer(
+        self, peer: Peer, message: Message, fds: tuple[int, ...], *, from_caller: bool
+    ) -> None:
+        match message:
+            case Chunk() if peer.into is not None:
+                self._requests.chunk(peer.into, message, fds)
+            case Ack() if peer.out is not None:
+                peer.out.acknowledged(message.number)
+            case Submit() if from_caller:
+                self._submit(message)
+            case Cancel() if from_caller:
+                self._requests.cancel(message.key)
+            case _:
+                for fd in fds:
+                    os.close(fd)
+                raise ProtocolError(f"a peer does not say `{type(message).__name__}`")
+
+    def _submit(self, submit: Submit) -> None:
+        route = dict(submit.targets)
+        if self._stage.final_output_type is not None:
+            route[CALLER] = 0
+        outs = {}
+        for stage, replica in route.items():
+            peer = self._peers.get((stage, replica))
+            if peer is not None and peer.out is not None:
+                outs[stage] = peer.out
+        self._requests.submit(submit, outs if len(outs) == len(route) else None)
+
+    def _tell_caller(self, message: Message) -> None:
+        caller = self._peers.get((CALLER, 0))
+        if caller is not None:
+            caller.stream.send(message)
+
+
+def _edge(plan: Plan, source: int, target: int) -> EdgePlan | None:
+    return next(
+        (edge for edge in plan.edges if (edge.source, edge.target) == (source, target)), None
+    )
+
+
+def _orphaned() -> NoReturn:
+    """End this process and what it started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _crash(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> NoReturn:
+    """A fault of our own here: a stage that no longer hears is worse than one that died."""
+    loop.default_exception_handler(context)
+    os._exit(1)

@@ -1,0 +1,255 @@
+"""The engine loop: the main thread of a stage process.
+
+Once per step it takes in what the I/O thread has left in the inbox and hands back what the step
+gave. A request that goes wrong, in the engine or in a bridge, fails alone. When a whole step
+raises, nobody knows whose fault it was: every request of the engine fails, and it goes on empty.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias
+
+from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal
+from stagemesh.spec.bridge import Bridge, BridgeFactory
+from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind
+from stagemesh.spec.payload import Payload
+
+CALLER: Final = -1
+"""Stands for the caller among the stages that a stage feeds."""
+_MAX_MESSAGE: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A payload for one target."""
+
+    key: Key
+    """The request."""
+    target: int
+    """A stage id, or `CALLER`."""
+    payload: Payload
+    """The payload; empty when only the end is to be told."""
+    last: bool
+    """Whether nothing follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What was done for a request so far."""
+
+    key: Key
+    """The request."""
+    units: Mapping[str, float]
+    """Amounts by name, all steps together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """The engine is done with a request."""
+
+    terminal: Terminal
+    """How it ended."""
+
+
+Emission: TypeAlias = Said | Counted | Over
+"""What the engine thread hands to the I/O thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """How a stage feeds one other."""
+
+    bridge: BridgeFactory | None
+    """Makes the converter of each request; `None` hands outputs over as they are."""
+    chunked: bool
+    """Whether payloads go as they appear rather than when the request has finished here."""
+
+
+@dataclass(slots=True)
+class _Route:
+    """The way of one request over one edge."""
+
+    bridge: Bridge | None
+    chunked: bool
+    held: list[Payload] = field(default_factory=list)
+
+    def push(self, payload: Payload, *, last: bool) -> list[Payload]:
+        """Take an output; return what goes to the consumer now."""
+        if self.bridge is not None:
+            self.held += self.bridge.push(payload, last=last)
+        elif payload.buffers or payload.meta:
+            self.held.append(payload)
+        if not (self.chunked or last):
+            return []
+        ready, self.held = self.held, []
+        return ready
+
+
+@dataclass(slots=True)
+class _Live:
+    """A request that the engine holds."""
+
+    key: Key
+    since: float
+    routes: dict[int, _Route]
+    started: float | None = None
+    first_output_s: float | None = None
+    units: dict[str, float] = field(default_factory=dict)
+
+
+class StageLoop:
+    """Drives one engine until it is told to quit."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        targets: Mapping[int, Target],
+        inbox: Inbox,
+        emit: Callable[[Sequence[Emission]], None],
+    ) -> None:
+        """`targets` may hold `CALLER`; `emit` is called on this thread, once per turn at most."""
+        self._engine = engine
+        self._targets = targets
+        self._inbox = inbox
+        self._emit = emit
+        self._live: dict[str, _Live] = {}
+        self._emissions: list[Emission] = []
+
+    def run(self) -> None:
+        """Work until `Quit`; raises what the engine raised when it is beyond repair."""
+        while self.turn():
+            pass
+
+    def turn(self) -> bool:
+        """Take in what has come, make one step, hand over; `False` after `Quit`."""
+        for command in self._inbox.take(wait=not self._engine.has_work()):
+            if isinstance(command, Quit):
+                return False
+            self._apply(command)
+        if self._engine.has_work():
+            self._step()
+        if self._emissions:
+            emissions, self._emissions = self._emissions, []
+            self._emit(emissions)
+        return True
+
+    def _apply(self, command: Add | Append | Pause | Resume | Forget) -> None:
+        if isinstance(command, Add):
+            self._guard(command.key, partial(self._add, command))
+            return
+        live = self._live.get(command.key.rid)
+        if live is None or live.key != command.key:
+            if isinstance(command, Append):
+                command.payload.release()
+            return
+        rid = command.key.rid
+        match command:
+            case Append():
+                live.started = live.started or time.monotonic()
+                self._guard(command.key, partial(self._append, command))
+            case Pause():
+                self._engine.pause(rid)
+            case Resume():
+                self._engine.resume(rid)
+            case Forget():
+                self._drop(live, Cancelled(key=live.key))
+
+    def _add(self, add: Add) -> None:
+        routes = {}
+        for target in add.targets:
+            declared = self._targets[target]
+            bridge = None if declared.bridge is None else declared.bridge()
+            routes[target] = _Route(bridge=bridge, chunked=declared.chunked)
+        self._live[add.key.rid] = _Live(key=add.key, since=add.since, routes=routes)
+        self._engine.add(EngineRequest(request_id=add.key.rid, params=add.params))
+
+    def _append(self, append: Append) -> None:
+        try:
+            self._engine.append(append.key.rid, append.payload, last=append.last)
+        except BaseException:
+            append.payload.release()
+            raise
+
+    def _step(self) -> None:
+        try:
+            outputs = self._engine.step()
+        except Exception as error:
+            if not self._live:
+                raise  # nobody to blame but the engine itself
+            traceback.print_exc()
+            for live in list(self._live.values()):
+                self._drop(live, _failure(live.key, error))
+            return
+        for output in outputs:
+            live_now = self._live.get(output.request_id)
+            if live_now is not None:
+                self._guard(live_now.key, partial(self._output, live_now, output))
+
+    def _guard(self, key: Key, work: Callable[[], None]) -> None:
+        """Do something for one request; whatever it raises fails that request alone."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  the edge of a request: engines and bridges are foreign code
+            traceback.print_exc()
+            live = self._live.get(key.rid)
+            if live is not None:
+                self._drop(live, _failure(key, error))
+            else:
+                self._emissions.append(Over(terminal=_failure(key, error)))
+
+    def _output(self, live: _Live, output: EngineOutput) -> None:
+        if output.error is not None:
+            invalid = output.error.kind is FaultKind.INVALID_REQUEST
+            message = output.error.message[:_MAX_MESSAGE]
+            self._over(live, Failed(key=live.key, invalid=invalid, message=message))
+            return
+        if live.first_output_s is None and output.payloads:
+            live.first_output_s = time.monotonic() - live.since
+        for name, amount in output.units.items():
+            live.units[name] = live.units.get(name, 0.0) + amount
+        finished = output.finish is not None
+        payloads = output.payloads or ((Payload(),) if finished else ())
+        for payload in payloads:
+            self._hand_over(live, payload, last=finished and payload is payloads[-1])
+        if not finished:
+            self._emissions.append(Counted(key=live.key, units=dict(live.units)))
+            return
+        now = time.monotonic()
+        self._over(
+            live,
+            Finished(
+                key=live.key,
+                units=dict(live.units),
+                seconds=now - (live.started or now),
+                first_output_s=live.first_output_s,
+            ),
+        )
+
+    def _hand_over(self, live: _Live, payload: Payload, *, last: bool) -> None:
+        for target, route in live.routes.items():
+            ready = route.push(payload, last=last)
+            if last and not ready:
+                ready = [Payload()]
+            for number, item in enumerate(ready, start=1):
+                ends = last and number == len(ready)
+                said = Said(key=live.key, target=target, payload=item, last=ends)
+                self._emissions.append(said)
+
+    def _drop(self, live: _Live, terminal: Terminal) -> None:
+        self._engine.cancel(live.key.rid)
+        self._over(live, terminal)
+
+    def _over(self, live: _Live, terminal: Terminal) -> None:
+        del self._live[live.key.rid]
+        self._emissions.append(Over(terminal=terminal))
+
+
+def _failure(key: Key, error: Exception) -> Failed:
+    text = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE]
+    return Failed(key=key, invalid=False, message=text)

@@ -1,0 +1,93 @@
+"""The running half of the engine `mirror`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest, Finish
+from stagemesh.spec.payload import MetaValue, Payload
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Request:
+    """What is left to give back."""
+
+    inputs: deque[Payload] = field(default_factory=deque)
+    complete: bool = False
+    paused: bool = False
+
+    def can_go_on(self) -> bool:
+        return not self.paused and bool(self.inputs or self.complete)
+
+
+def _copy(payload: Payload) -> Payload:
+    buffers = tuple(
+        replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in payload.buffers
+    )
+    return Payload(meta=dict(payload.meta), buffers=buffers)
+
+
+class MirrorEngine:
+    """Gives one input of every request back in each step."""
+
+    def __init__(self, context: EngineContext) -> None:
+        """Need nothing of the context."""
+        del context
+        self._requests: dict[str, _Request] = {}
+
+    def load(self) -> None:
+        """There are no weights."""
+
+    def add(self, request: EngineRequest) -> None:
+        """Take a request."""
+        self._requests[request.request_id] = _Request()
+
+    def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
+        """Keep a copy of one input."""
+        if (request := self._requests.get(request_id)) is not None:
+            request.inputs.append(_copy(payload))
+            request.complete = last
+        payload.release()
+
+    def step(self) -> list[EngineOutput]:
+        """Give one input of each request back."""
+        ready = [name for name, request in self._requests.items() if request.can_go_on()]
+        return [self._give(name, self._requests[name]) for name in ready]
+
+    def _give(self, name: str, request: _Request) -> EngineOutput:
+        payloads = (request.inputs.popleft(),) if request.inputs else ()
+        done = request.complete and not request.inputs
+        if done:
+            del self._requests[name]
+        return EngineOutput(
+            request_id=name, payloads=payloads, finish=Finish.STOP if done else None
+        )
+
+    def pause(self, request_id: str) -> None:
+        """Hold a request back."""
+        if request_id in self._requests:
+            self._requests[request_id].paused = True
+
+    def resume(self, request_id: str) -> None:
+        """Let a request go on."""
+        if request_id in self._requests:
+            self._requests[request_id].paused = False
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request."""
+        self._requests.pop(request_id, None)
+
+    def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
+        """There are no actions."""
+        del args
+        raise KeyError(name)
+
+    def has_work(self) -> bool:
+        """Whether some request can go on."""
+        return any(request.can_go_on() for request in self._requests.values())
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._requests.clear()

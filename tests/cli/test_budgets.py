@@ -1,0 +1,69 @@
+"""What the planning half may cost from a cold start, and what it never loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
+HEAVY: Final = {"torch", "transformers", "diffusers", "vllm", "numpy", "msgspec", "rich", "fastapi"}
+RUNS: Final = 7
+"""The best one counts: other work on the machine only ever adds."""
+
+
+def clean(cache: Path) -> dict[str, str]:
+    """The environment of an installed program: byte code is kept, nothing measures along."""
+    dropped = ("COVERAGE", "COV_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(dropped)}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(cache)}
+
+
+def cpu_seconds(arguments: list[str], environ: dict[str, str]) -> float:
+    """Run the program once and return the CPU time that it took."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "stagemesh", *arguments],
+        stdout=subprocess.DEVNULL,
+        env=environ,
+    )
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return usage.ru_utime + usage.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("arguments", "budget"),
+    [(["--help"], 0.150), (["plan", FIXTURE, "--devices", "8xH200"], 0.400)],
+    ids=["help", "plan"],
+)
+def test_a_cold_start_stays_within_its_budget(
+    arguments: list[str], budget: float, tmp_path: Path
+) -> None:
+    """CPU time of the whole process, start of Python included; the first run writes byte code."""
+    environ = clean(tmp_path)
+    cpu_seconds(arguments, environ)
+    assert min(cpu_seconds(arguments, environ) for _ in range(RUNS)) <= budget
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["list", "engines"], ["plan", FIXTURE, "--devices", "8xH200"]],
+    ids=["help", "list", "plan"],
+)
+def test_planning_loads_nothing_heavy(arguments: list[str]) -> None:
+    """Asked of the very process that ran the command."""
+    program = (
+        "import sys\n"
+        "from stagemesh.cli._main import main\n"
+        f"code = main({arguments!r})\n"
+        f"sys.exit(code or ', '.join(sorted({HEAVY!r} & set(sys.modules))) or None)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, timeout=60, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

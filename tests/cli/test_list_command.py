@@ -1,0 +1,56 @@
+"""`stagemesh list`: what is installed, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stagemesh.cli._main import main
+from stagemesh.cli.list import KINDS
+from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
+
+NAMES = {
+    "models": {pipeline.model_type for pipeline in MODELS.declarations()},
+    "axes": {axis.name for axis in AXES.declarations()},
+    "connectors": {connector.name for connector in CONNECTORS.declarations()},
+    "engines": {engine.name for engine in ENGINES.declarations()},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_plug_in_has_a_line(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Below a heading, before the next useful command."""
+    assert main(["list", kind]) == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert shown.err == ""
+    assert lines[0].startswith("name ")
+    assert {line.split()[0] for line in lines[1:-2]} == NAMES[kind]
+    assert lines[-1] == f"next: `stagemesh list {kind} --json` tells more"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_json_lists_the_same_names(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under one key, named like the kind."""
+    assert main(["list", kind, "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)[kind]
+    assert {entry["name"] for entry in entries} == NAMES[kind]
+
+
+def test_a_model_that_only_plans_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """In JSON with the reason."""
+    main(["list", "models", "--json"])
+    models = {each["name"]: each for each in json.loads(capsys.readouterr().out)["models"]}
+    assert models["qwen2_5_omni"]["runs"] == "planning only"
+    assert "not connected" in models["qwen2_5_omni"]["planning_only"]
+    assert models["voice_chat"]["runs"] == "yes"
+    assert models["voice_chat"]["planning_only"] is None
+
+
+def test_an_axis_says_which_engines_execute_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The support matrix comes from the declarations."""
+    main(["list", "axes", "--json"])
+    for axis in json.loads(capsys.readouterr().out)["axes"]:
+        executing = [each.name for each in ENGINES.declarations() if axis["name"] in each.executes]
+        assert axis["executed_by"] == executing

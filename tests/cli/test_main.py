@@ -1,0 +1,179 @@
+"""The command line itself: help, usage, exit codes, and how errors look."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import stagemesh.cli._plan
+from stagemesh.cli._main import INTERRUPTED, READER_GONE, main
+from stagemesh.errors import DiagnosticError, StartupError
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.registry import COMMANDS
+
+Run = Callable[[argparse.Namespace], int]
+
+
+@pytest.fixture
+def plan_does(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
+    """Replace the work of `stagemesh plan`."""
+
+    def replace(run: Run) -> None:
+        monkeypatch.setattr(stagemesh.cli._plan, "run", run)
+
+    return replace
+
+
+def raising(error: BaseException) -> Run:
+    """Work that ends badly."""
+
+    def run(_namespace: argparse.Namespace) -> int:
+        raise error
+
+    return run
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the summary of each; nothing goes to standard error."""
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr()
+    for command in COMMANDS.declarations():
+        assert command.name in shown.out
+    assert shown.err == ""
+
+
+def test_help_of_a_command_shows_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the command that was typed is configured."""
+    assert main(["plan", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for flag in ("--strategy-config", "--no-async-chunk", "--devices", "--debug", "--output"):
+        assert flag in shown
+
+
+def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("stagemesh 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["plan"],
+        ["plan", "m", "--nonsense"],
+        ["list", "x"],
+        ["plan", "m", "--dev", "2"],
+    ],
+)
+def test_wrong_usage_exits_with_two(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason goes to standard error, and flags are never guessed from their beginning."""
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "usage: stagemesh" in shown.err
+
+
+def test_arguments_come_from_the_process_by_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As for the installed script."""
+    monkeypatch.setattr(sys, "argv", ["stagemesh", "--version"])
+    assert main() == 0
+    assert capsys.readouterr().out != ""
+
+
+def test_a_command_decides_the_exit_code(plan_does: Callable[[Run], None]) -> None:
+    """Whatever it returns."""
+    plan_does(lambda _namespace: 7)
+    assert main(["plan", "m"]) == 7
+
+
+def test_diagnostics_of_a_command_are_shown_without_traceback(
+    plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error."""
+    plan_does(raising(DiagnosticError([Diagnostic(code="CL001", message="no way")])))
+    assert main(["plan", "m"]) == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "error[CL001]: no way\n\n1 error\n")
+
+
+def test_diagnostics_are_data_when_data_was_asked_for(
+    plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard output."""
+    plan_does(raising(DiagnosticError([Diagnostic(code="CL001", message="no way")])))
+    assert main(["plan", "m", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert '"code": "CL001"' in shown.out
+    assert shown.err == ""
+
+
+def test_other_errors_of_ours_are_one_line(
+    plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were raised on purpose."""
+    plan_does(raising(StartupError("stage `talker` did not start")))
+    assert main(["plan", "m"]) == 1
+    assert capsys.readouterr().err == "error: stage `talker` did not start\n"
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "plan", "m"], ["plan", "m", "--debug"]])
+def test_a_traceback_appears_only_when_asked_for(
+    arguments: list[str], plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before or behind the command."""
+    plan_does(raising(StartupError("it did not start")))
+    assert main(arguments) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_mistake_of_ours_is_not_hidden(plan_does: Callable[[Run], None]) -> None:
+    """An internal fault keeps its traceback."""
+    plan_does(raising(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        main(["plan", "m"])
+
+
+def test_an_interrupt_ends_quietly(
+    plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the exit code that shells expect."""
+    plan_does(raising(KeyboardInterrupt()))
+    assert main(["plan", "m"]) == INTERRUPTED
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("code", "expected"), [(None, 0), (3, 3), ("text", 1)])
+def test_an_exit_inside_a_command_becomes_a_code(
+    code: object, expected: int, plan_does: Callable[[Run], None]
+) -> None:
+    """`main` returns; it never leaves the process itself."""
+    plan_does(raising(SystemExit(code)))
+    assert main(["plan", "m"]) == expected
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_ends_quietly(unbuffered: str) -> None:
+    """As with `| head`: no traceback, neither at the write nor at the exit."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        ended = subprocess.run(
+            [sys.executable, "-m", "stagemesh", "list", "axes", "--json"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (ended.returncode, ended.stderr) == (READER_GONE, b"")

@@ -1,0 +1,118 @@
+"""`stagemesh plan`: both streams and the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import stagemesh.cli._plan
+from stagemesh.cli._arguments import add_plan_arguments, inputs_from
+from stagemesh.cli._main import main
+from stagemesh.config.host import Host
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.save import from_json
+from stagemesh.plan.values import Plan
+from tests.plan.making import planned, request, solo
+
+FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
+STRATEGY: Final = "strategies:\n  thinker:\n    - {axis: tp, size: 2}\n"
+OVERRIDES: Final = '{"thinker": {"devices": "0,2"}}'
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tp2.yaml").write_text(STRATEGY, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    host = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
+    monkeypatch.setattr(stagemesh.cli._plan, "read_host", lambda: host)
+
+
+def test_a_plan_is_shown_with_the_next_useful_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It cannot be run, which is no failure of planning."""
+    code = main(["plan", FIXTURE, "--strategy-config", "tp2.yaml", "--stage-overrides", OVERRIDES])
+    shown = capsys.readouterr()
+    screen = Path(__file__).parent / "screens" / "plan.txt"
+    assert shown.out == screen.read_text(encoding="utf-8")
+    assert (code, shown.err) == (0, "")
+
+
+def test_a_mistake_is_shown_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """On standard error, with the remedy."""
+    code = main(["plan", FIXTURE, "--strategy-config", "tp2.yaml"])
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (1, "")
+    assert (
+        shown.err
+        == """\
+error[PL010]: `thinker` lists `1` devices and needs `2`: `2` ranks
+  --> qwen2_5_omni.yaml:6:14   stages[0].devices
+   6 |     devices: "0"
+     |              ^
+note: `tp` = `2` is set here (tp2.yaml:3:24)
+help: list as many, for example with `--stage-overrides '{"0": {"devices": "0,1"}}'`
+
+1 error
+"""
+    )
+
+
+def test_a_mistake_is_data_under_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same finding on standard output."""
+    assert main(["plan", FIXTURE, "--strategy-config", "tp2.yaml", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert [found["code"] for found in json.loads(shown.out)["diagnostics"]] == ["PL010"]
+
+
+def test_json_and_the_saved_file_are_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """Byte for byte the same, and readable again."""
+    assert main(["plan", FIXTURE, "--json", "-o", "plan.json"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == Path("plan.json").read_text(encoding="utf-8")
+    assert isinstance(from_json(shown.out), Plan)
+
+
+@pytest.mark.parametrize("path", ["missing/plan.json", "."])
+def test_a_file_that_cannot_be_written_is_told(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One diagnostic that names the file."""
+    assert main(["plan", FIXTURE, "-o", path]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"error[CL001]: `{path}` cannot be written: ")
+    assert "--> --output" in shown.err
+
+
+def test_a_runnable_plan_says_how_to_run_it() -> None:
+    """Saved or not."""
+    plan = planned(request(solo()))
+    assert plan.not_runnable == ()
+    assert "`-o plan.json` saves it" in stagemesh.cli._plan._next(plan, None)
+    assert "`stagemesh run p.json" in stagemesh.cli._plan._next(plan, "p.json")
+
+
+def typed(*arguments: str) -> PlanInputs:
+    """Parse what a user types behind a planning command."""
+    parser = argparse.ArgumentParser()
+    add_plan_arguments(parser)
+    return inputs_from(parser.parse_args(["m", *arguments]))
+
+
+def test_what_is_not_typed_is_not_given() -> None:
+    """So that a typed default still counts."""
+    assert typed() == PlanInputs(model="m")
+
+
+def test_everything_that_is_typed_is_given() -> None:
+    """Each flag is one input."""
+    given = typed("--strategy-config=s", "--deploy-config=d", "--stage-overrides={}", "--devices=2")
+    assert given == PlanInputs(
+        model="m", strategy_config="s", deploy_config="d", stage_overrides="{}", devices="2"
+    )
+    assert typed("--async-chunk").async_chunk is True
+    assert typed("--no-async-chunk").async_chunk is False

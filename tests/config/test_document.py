@@ -1,0 +1,216 @@
+"""Sources become documents with places, or diagnostics; nothing raises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stagemesh.config.document import Document, Findings, Source, read_json, read_mapping, read_yaml
+from stagemesh.config.tree import MAX_DEPTH, MAX_VALUES, quoted
+from stagemesh.spec.origin import Layer
+from tests.config.speech import shown
+
+SOURCE = Source(name="x.yaml", layer=Layer.DEPLOY, expected="a mapping with `stages`")
+
+
+def good(text: str) -> Document:
+    """Read YAML text that must be well."""
+    findings: Findings = []
+    document = read_yaml(text, SOURCE, findings)
+    assert findings == []
+    assert document is not None
+    return document
+
+
+def bad(text: str) -> list[str]:
+    """Read YAML text and return what was found."""
+    findings: Findings = []
+    read_yaml(text, SOURCE, findings)
+    return [shown(found) for found in findings]
+
+
+def test_values_and_keys_know_their_line_and_column() -> None:
+    """Origins name the file, the line, the column and the path, of a value or of its key."""
+    document = good("a:\n  - b: 1\n    c: [x, 2.5]\n")
+    assert document.value == {"a": ({"b": 1, "c": ("x", 2.5)},)}
+    origin = document.origin(("a", 0, "c", 1))
+    assert (str(origin), origin.path, origin.layer) == ("x.yaml:3:12", "a[0].c[1]", Layer.DEPLOY)
+    assert str(document.key_origin(("a", 0, "c"))) == "x.yaml:3:5"
+    assert document.origin(("a",), Layer.PLATFORM).layer is Layer.PLATFORM
+
+
+def test_a_place_that_is_not_there_has_no_line() -> None:
+    """Asking for the place of what was not written gives the file alone."""
+    assert str(good("a: 1").origin(("b",))) == "x.yaml"
+
+
+def test_yaml_words_mean_what_yaml_1_1_says() -> None:
+    """`no` and `off` are false, `~` is null, a date stays text."""
+    document = good("a: no\nb: off\nc: ~\nd: 2024-01-02\ne: 0x10\nf: '1'\ng: =\n")
+    assert document.value == {
+        "a": False,
+        "b": False,
+        "c": None,
+        "d": "2024-01-02",
+        "e": 16,
+        "f": "1",
+        "g": "=",
+    }
+
+
+def test_anchors_and_merge_keys_work_and_own_keys_win() -> None:
+    """`<<` takes a mapping or a list of them; the nearest value holds."""
+    document = good(
+        "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2, z: 2}\nc: {<<: [*b, *a], z: 3}\nd: [*a, *a]\n"
+    )
+    assert document.value["b"] == {"y": 2, "z": 2, "x": 1}
+    assert document.value["c"] == {"z": 3, "y": 2, "x": 1}
+    assert document.value["d"] == ({"x": 1, "y": 1}, {"x": 1, "y": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "CF003 x.yaml:3:1: key `a` is given twice"),
+        ("a: [1\n", "CF002 x.yaml:2:1: not valid YAML: did not find expected ',' or ']'"),
+        ("a: *b\n", "CF002 x.yaml:1:4: not valid YAML: found undefined alias"),
+        ("a: 1\n---\nb: 1\n", "CF002 x.yaml:2:1: not valid YAML: but found another document"),
+        ("a: \x01", "CF002 x.yaml: not valid YAML: "),
+        ("", "CF004 x.yaml: expected a mapping with `stages`, got nothing"),
+        ("- a\n", "CF004 x.yaml: expected a mapping with `stages`, got a list"),
+        ("hello\n", "CF004 x.yaml: expected a mapping with `stages`, got a single value"),
+        ("a: &a [*a]\n", "CF005 x.yaml:1:4: a value must not contain itself"),
+        ("a: &a {<<: *a}\n", "CF005 x.yaml:1:4: `<<` takes another mapping, or a list of them"),
+        ("a: {<<: 3}\n", "CF005 x.yaml:1:9: `<<` takes another mapping, or a list of them"),
+        ("a: !!python/name:os.system x\n", "CF005 x.yaml:1:4: tag `!!python/name:os.system` is"),
+        ("a: !!set {b}\n", "CF005 x.yaml:1:4: tag `!!set` is not supported"),
+        ("a: !!int b\n", "CF005 x.yaml:1:4: `b` is no valid int"),
+        ("a: !!bool b\n", "CF005 x.yaml:1:4: `b` is no valid bool"),
+        ("a: .nan\n", "CF005 x.yaml:1:4: a number must be finite, got `nan`"),
+        ("true: 1\n", "CF005 x.yaml:1:1: a key must be text, got `true`"),
+        ("? [a]\n: 1\n", "CF005 x.yaml:1:3: a key must be text, got a collection"),
+        ("!x a: 1\n", "CF005 x.yaml:1:1: tag `!x` is not supported"),
+        ("a: !x 1\n", "CF005 x.yaml:1:4: tag `!x` is not supported"),
+        ("b: " + "[" * 70 + "]" * 70, f"CF005 x.yaml:1:68: nested deeper than `{MAX_DEPTH}`"),
+    ],
+)
+def test_what_cannot_be_read_is_told_once_with_its_place(text: str, expected: str) -> None:
+    """Every malformed file gives one diagnostic."""
+    found = bad(text)
+    assert len(found) == 1
+    assert found[0].startswith(expected)
+
+
+def test_a_key_given_twice_points_to_the_first() -> None:
+    """The note names the place of the first key."""
+    findings: Findings = []
+    read_yaml("a: 1\na: 2\n", SOURCE, findings)
+    (note,) = findings[0].notes
+    assert (note.message, str(note.origin)) == ("first given here", "x.yaml:1:1")
+
+
+def test_a_few_aliases_cannot_fill_the_memory() -> None:
+    """Aliases of aliases end at the limit, which is told once; merge keys count as well."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    assert [line.partition(": ")[2] for line in bad("\n".join(lines))] == [
+        f"holds more than `{MAX_VALUES}` values"
+    ]
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 9)]
+    assert [line.partition(": ")[2] for line in bad("\n".join(lines))] == [
+        f"holds more than `{MAX_VALUES}` values"
+    ]
+
+
+def test_absurd_nesting_is_an_error_in_every_form() -> None:
+    """Neither the YAML nor the JSON parser brings the process down."""
+    findings: Findings = []
+    assert read_yaml("[" * 20_000, SOURCE, findings) is None
+    assert read_json("[" * 200_000, SOURCE, findings) is None
+    assert len(findings) == 2
+    assert {found.code for found in findings} <= {"CF002", "CF005"}
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", ".", "nul\0.yaml"])
+def test_a_file_that_cannot_be_opened_is_told(name: str, tmp_path: Path) -> None:
+    """A missing file, a folder and an impossible name are diagnostics."""
+    findings: Findings = []
+    assert read_yaml(tmp_path / name, SOURCE, findings) is None
+    assert [found.code for found in findings] == ["CF001"]
+    assert findings[0].message.startswith("cannot be read: ")
+
+
+def test_a_file_that_is_no_utf_8_is_told_and_a_byte_order_mark_is_not(tmp_path: Path) -> None:
+    """Encoding errors name the byte."""
+    findings: Findings = []
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xff")
+    assert read_yaml(tmp_path / "latin.yaml", SOURCE, findings) is None
+    assert [found.message for found in findings] == ["not UTF-8 text: byte `3` is no character"]
+    (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbfa: 1")
+    document = read_yaml(tmp_path / "bom.yaml", SOURCE, findings)
+    assert document is not None
+    assert document.value == {"a": 1}
+    assert document.text == "a: 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1, "a": 2}', "CF003 x.yaml: key `a` is given twice"),
+        ('{"a": {"b": 1, "b": 2}}', "CF003 x.yaml: key `b` is given twice"),
+        ('{"a": ', "CF002 x.yaml:1:7: not valid JSON: expecting value"),
+        ('{"a": NaN}', "CF005 x.yaml: a number must be finite, got `nan`"),
+        ('{"a": ' + "9" * 5000 + "}", "CF002 x.yaml: not valid JSON: exceeds the limit"),
+        ("[1]", "CF004 x.yaml: expected a mapping with `stages`, got a list"),
+    ],
+)
+def test_json_is_as_strict_as_yaml(text: str, expected: str) -> None:
+    """JSON text goes the same way, without places inside it."""
+    findings: Findings = []
+    read_json(text, SOURCE, findings)
+    assert len(findings) == 1
+    assert shown(findings[0]).startswith(expected)
+
+
+def test_json_becomes_the_same_value_as_yaml() -> None:
+    """One form behind both."""
+    findings: Findings = []
+    document = read_json('{"a": [1, {"b": null}], "c": true}', SOURCE, findings)
+    assert document is not None
+    assert document.value == good("a: [1, {b: null}]\nc: true").value
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"a": {1, 2}}, "CF005 x.yaml: a value of type `set` has no place here"),
+        ({"a": Path("x")}, "CF005 x.yaml: a value of type `PosixPath` has no place here"),
+        ({None: 1}, "CF005 x.yaml: a key must be text, got `null`"),
+        ({"a": float("inf")}, "CF005 x.yaml: a number must be finite, got `inf`"),
+        (5, "CF004 x.yaml: expected a mapping with `stages`, got a single value"),
+    ],
+)
+def test_python_values_are_held_to_what_a_file_can_say(given: object, expected: str) -> None:
+    """Objects that no file could hold are refused."""
+    findings: Findings = []
+    read_mapping(given, SOURCE, findings)
+    assert [shown(found) for found in findings] == [expected]
+
+
+def test_a_python_mapping_that_contains_itself_ends() -> None:
+    """A cycle meets the limit of nesting."""
+    findings: Findings = []
+    cycle: dict[str, object] = {}
+    cycle["a"] = cycle
+    read_mapping(cycle, SOURCE, findings)
+    assert [found.message for found in findings] == [f"nested deeper than `{MAX_DEPTH}` levels"]
+
+
+def test_shown_values_stay_on_one_line_and_short() -> None:
+    """Messages never break over what a user wrote."""
+    assert quoted("a`b\nc") == "`a?b?c`"
+    assert quoted("x" * 100) == f"`{'x' * 39}…`"
+    assert [quoted(item) for item in (None, True, 1.5)] == ["`null`", "`true`", "`1.5`"]
+    assert quoted("True") == "`True`"

@@ -1,0 +1,141 @@
+"""The JSON Schemas are up to date, take the good examples and refuse the bad ones."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from stagemesh.config.check import Pattern
+from stagemesh.config.docs import field_docs
+from stagemesh.config.jsonschema import deploy_schema, main, schema_of, strategy_schema
+from stagemesh.config.schema import (
+    ConnectorEntry,
+    DeployFile,
+    StageEntry,
+    StrategyEntry,
+    StrategyFile,
+)
+from stagemesh.spec.bounds import Range
+from tests.config.speech import CATALOG, Options
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_committed_schemas_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    """They follow from the annotations and from what is installed."""
+    assert main(["--check", "--folder", str(ROOT / "schemas")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_stale_file_is_told_and_rewritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--check` writes nothing."""
+    folder = tmp_path / "schemas"
+    assert main(["--check", "--folder", str(folder)]) == 1
+    assert not folder.exists()
+    assert main(["--folder", str(folder)]) == 0
+    assert main(["--check", "--folder", str(folder)]) == 0
+    (folder / "deploy.schema.json").write_text("{}", encoding="utf-8")
+    capsys.readouterr()
+    assert main(["--check", "--folder", str(folder)]) == 1
+    assert capsys.readouterr().err.startswith(f"{folder}/deploy.schema.json is out of date")
+
+
+def test_every_field_has_a_text_and_a_place_in_the_schema() -> None:
+    """A key without a description is no help to anyone."""
+    for kind in (StageEntry, DeployFile, StrategyEntry, StrategyFile, ConnectorEntry, Options):
+        assert set(field_docs(kind)) == set(kind.__annotations__)
+    stage = deploy_schema(CATALOG)["properties"]["stages"]["items"]["properties"]
+    assert all(schema.get("description") for schema in stage.values())
+    assert set(stage) >= set(StageEntry.__annotations__) | set(Options.__annotations__)
+    assert "tensor_parallel_size" in stage
+
+
+def valid(schema: dict[str, Any], text: str) -> bool:
+    """Tell whether a document passes."""
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema).is_valid(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("strategies: {thinker: [{axis: tp, size: 2}]}", True),
+        ("strategies: {thinker: [{axis: dp, size: 2, routing: least-queue, name: x}]}", True),
+        ("strategies: {t: [{axis: sp_ulysses, size: 2, mode: strict, l1_owner: engine}]}", True),
+        ("strategies: {t: []}", True),
+        ("{}", False),
+        ("thinker: [{axis: tp, size: 2}]", False),
+        ("strategies: {thinker: {axis: tp, size: 2}}", False),
+        ("strategies: {thinker: [{axis: tq, size: 2}]}", False),
+        ("strategies: {thinker: [{axis: tp}]}", False),
+        ("strategies: {thinker: [{axis: tp, size: 0}]}", False),
+        ("strategies: {thinker: [{axis: tp, size: '2'}]}", False),
+        ("strategies: {thinker: [{axis: tp, size: 2, routing: random}]}", False),
+        ("strategies: {thinker: [{axis: dp, size: 2, routing: hash}]}", False),
+        ("strategies: {thinker: [{axis: tp, size: 2, l1_owner: delegated}]}", False),
+        ("strategies: {thinker: [{axis: tp, size: 2, routng: x}]}", False),
+    ],
+)
+def test_the_strategy_schema_says_what_the_reader_says(text: str, *, expected: bool) -> None:
+    """Editors mark the same entries."""
+    assert valid(strategy_schema(CATALOG), text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", True),
+        ("async_chunk: ~\nstages: ~\nconnectors: ~", True),
+        ("connectors: {a: {name: Pipe, extra: {slots: 1}}}", True),
+        ("stages: [{stage_id: 0, devices: '0,1', env: {A: b}, max_num_seqs: ~}]", True),
+        ("stages: [{stage_id: 0, tuning: {level: 1}, enable_expert_parallel: true}]", True),
+        ("stages: [{stage_id: 0, output_connectors: {to_stage_1: a}, num_replicas: 2}]", True),
+        ("async_chunk: 3", False),
+        ("stage_args: []", False),
+        ("stages: [{devices: '0'}]", False),
+        ("stages: [{stage_id: '0'}]", False),
+        ("stages: [{stage_id: 0, devices: 0}]", False),
+        ("stages: [{stage_id: 0, devices: 'a'}]", False),
+        ("stages: [{stage_id: 0, max_num_seqs: 0}]", False),
+        ("stages: [{stage_id: 0, output_connectors: {stage_1: a}}]", False),
+        ("stages: [{stage_id: 0, engine_args: {}}]", False),
+    ],
+)
+def test_the_deploy_schema_says_what_the_reader_says(text: str, *, expected: bool) -> None:
+    """Editors mark the same fields."""
+    assert valid(deploy_schema(CATALOG), text) is expected
+
+
+class Colour(Enum):
+    """A choice."""
+
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (object, {}),
+        (Colour, {"enum": ["red"]}),
+        (Literal["a", 1], {"enum": ["a", 1]}),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (tuple[str, ...], {"type": "array", "items": {"type": "string"}}),
+        (dict[str, float], {"type": "object", "additionalProperties": {"type": "number"}}),
+        (Annotated[int, Range(maximum=2), "note"], {"type": "integer", "maximum": 2}),
+        (
+            Annotated[str, Pattern(regex="a|b", example="a")],
+            {"type": "string", "pattern": "^(a|b)$"},
+        ),
+    ],
+)
+def test_each_annotation_has_its_schema(annotation: object, schema: object) -> None:
+    """The same annotations as the walker takes."""
+    assert json.loads(json.dumps(schema_of(annotation))) == schema

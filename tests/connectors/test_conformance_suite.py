@@ -1,0 +1,138 @@
+"""The common suite: it passes a connector of another make, and catches one that cheats."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from stagemesh.spec.connector import ConnectorSpec, Reach, Ticket
+from stagemesh.spec.payload import ALIGNMENT, DTYPE_BYTES, Buffer, Payload
+from stagemesh.spec.pipeline import NoOptions
+from stagemesh.testing.connector_conformance import ConnectorConformance
+
+_ROOM = 8
+_SHELF: dict[bytes, Payload] = {}
+_KEYS = itertools.count()
+
+
+class ShelfSender:
+    """Keeps payloads on a shelf of this process; eight at a time."""
+
+    def __init__(self, options: object) -> None:
+        """Begin with an empty shelf."""
+        del options
+        self._keys: dict[int, bytes] = {}
+        self._numbers = itertools.count()
+
+    def put(self, payload: Payload) -> Ticket | None:
+        """Copy onto the shelf."""
+        if len(self._keys) >= _ROOM:
+            return None
+        number, key = next(self._numbers), b"shelf-%d" % next(_KEYS)
+        _SHELF[key] = replace(payload, buffers=tuple(map(_copy, payload.buffers)))
+        self._keys[number] = key
+        return Ticket(number=number, body=key)
+
+    def released(self, number: int) -> None:
+        """Take it off the shelf."""
+        _SHELF.pop(self._keys.pop(number, b""), None)
+
+    def close(self) -> None:
+        """Clear the shelf."""
+        for number in list(self._keys):
+            self.released(number)
+
+
+class ShelfReceiver:
+    """Takes payloads from the shelf."""
+
+    def __init__(self, options: object, on_release: Callable[[int], None]) -> None:
+        """Releases go to `on_release`."""
+        del options
+        self._on_release = on_release
+
+    def get(self, ticket: Ticket) -> Payload:
+        """Look the ticket up."""
+        if ticket.body not in _SHELF or ticket.fds:
+            raise ValueError("nothing lies there")
+        left = [ticket.number]
+        return replace(
+            _SHELF[ticket.body], release=lambda: self._on_release(left.pop()) if left else None
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ForgetfulSender(ShelfSender):
+    """Never takes anything off the shelf."""
+
+    def released(self, number: int) -> None:
+        """Forget to."""
+
+
+def _copy(buffer: Buffer) -> Buffer:
+    if buffer.dtype not in DTYPE_BYTES or buffer.data.nbytes != buffer.num_bytes:
+        raise ValueError("impossible buffer")
+    if not buffer.data.c_contiguous or min(buffer.shape, default=0) < 0:
+        raise ValueError("impossible buffer")
+    return replace(buffer, data=_aligned(buffer.data))
+
+
+def _aligned(data: memoryview) -> memoryview:
+    numpy = pytest.importorskip("numpy")
+    room = numpy.zeros(data.nbytes + ALIGNMENT, dtype="uint8")
+    start = -room.ctypes.data % ALIGNMENT
+    room[start : start + data.nbytes] = data
+    return memoryview(room)[start : start + data.nbytes].toreadonly()
+
+
+SHELF = ConnectorSpec(
+    name="shelf",
+    config_names=("ShelfConnector",),
+    summary="a dictionary of this process",
+    reach=Reach.PROCESS,
+    sender=f"{__name__}:ShelfSender",
+    receiver=f"{__name__}:ShelfReceiver",
+)
+
+
+@pytest.fixture(autouse=True)
+def _references_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """References of this file lead to its own classes, under whatever name it was imported."""
+    found = {
+        SHELF.sender: ShelfSender,
+        SHELF.receiver: ShelfReceiver,
+        "forgetful": ForgetfulSender,
+    }
+    monkeypatch.setattr(
+        "stagemesh.testing.connector_conformance.resolve", lambda reference: found[reference]
+    )
+
+
+class TestShelf(ConnectorConformance):
+    """A connector that works quite differently passes."""
+
+    spec = SHELF
+    options = NoOptions()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "test_a_full_edge_says_so_and_has_room_after_a_release",
+        "test_room_comes_back_in_any_order",
+    ],
+)
+def test_a_connector_that_keeps_its_room_is_caught(case: str) -> None:
+    """The suite fails for a sender that ignores releases."""
+
+    class Suite(ConnectorConformance):
+        spec = replace(SHELF, sender="forgetful")
+        options = NoOptions()
+
+    with pytest.raises(AssertionError):
+        vars(ConnectorConformance)[case](Suite())

@@ -1,0 +1,101 @@
+"""The shared-memory connector: the common suite, and its own promises."""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import pytest
+
+from stagemesh.connectors._shared_memory import SharedMemoryReceiver, SharedMemorySender
+from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
+from stagemesh.errors import ClosedError
+from stagemesh.spec.connector import Ticket
+from stagemesh.testing.connector_conformance import ConnectorConformance, Edge, payload_of
+
+OPTIONS = SharedMemoryOptions(arena_bytes=256 * 1024)
+
+
+class TestSharedMemory(ConnectorConformance):
+    """The common suite."""
+
+    spec = CONNECTOR
+    options = OPTIONS
+
+
+def test_a_small_payload_needs_no_memory_file() -> None:
+    """Up to 16 KiB travel in the ticket itself."""
+    sender = SharedMemorySender(OPTIONS)
+    ticket = sender.put(payload_of(16 * 1024))
+    assert ticket is not None
+    assert ticket.fds == ()
+    assert len(ticket.body) > 16 * 1024
+    sender.close()
+
+
+def test_the_arena_is_announced_once() -> None:
+    """The descriptor of the arena comes with the first ticket that needs it, and never again."""
+    sender = SharedMemorySender(OPTIONS)
+    receiver = SharedMemoryReceiver(OPTIONS, sender.released)
+    tickets = [sender.put(payload_of(32 * 1024)) for _ in range(2)]
+    assert [len(ticket.fds) for ticket in tickets if ticket is not None] == [1, 0]
+    for ticket in tickets:
+        assert ticket is not None
+        receiver.get(ticket)
+    receiver.close()
+    sender.close()
+
+
+def test_a_giant_leaves_the_arena_alone() -> None:
+    """More than a quarter of the arena goes into a file of its own, even when the arena is full."""
+    edge = Edge(CONNECTOR, OPTIONS)
+    filled = edge.fill(payload_of(32 * 1024))
+    assert edge.carry(payload_of(100 * 1024, 3)) == payload_of(100 * 1024, 3)
+    assert len(filled) == 8
+    edge.close()
+
+
+def test_a_receiver_cannot_map_memory_for_writing() -> None:
+    """The memory files are sealed: nobody but the sender ever writes into them."""
+    sender = SharedMemorySender(OPTIONS)
+    for num_bytes in (32 * 1024, 100 * 1024):
+        ticket = sender.put(payload_of(num_bytes))
+        assert ticket is not None
+        (fd,) = ticket.fds
+        with pytest.raises(PermissionError):
+            mmap.mmap(fd, num_bytes)
+        os.close(fd)
+    sender.close()
+
+
+def test_a_memory_file_that_may_shrink_is_refused() -> None:
+    """A file whose size is not sealed could pull the rug away, and is refused."""
+    sender = SharedMemorySender(OPTIONS)
+    receiver = SharedMemoryReceiver(OPTIONS, sender.released)
+    ticket = sender.put(payload_of(100 * 1024))
+    assert ticket is not None
+    for fd in ticket.fds:
+        os.close(fd)
+    loose = os.memfd_create("loose")
+    os.ftruncate(loose, 100 * 1024)
+    with pytest.raises(ValueError, match="not sealed"):
+        receiver.get(Ticket(number=0, body=ticket.body, fds=(loose,)))
+    sender.close()
+
+
+def test_metadata_too_long_for_a_ticket_is_refused() -> None:
+    """Bulk data belongs into a buffer, and the room that was taken comes back."""
+    edge = Edge(CONNECTOR, OPTIONS)
+    for _ in range(20):
+        with pytest.raises(ValueError, match="metadata"):
+            edge.sender.put(payload_of(32 * 1024, meta={"text": "x" * 2_000_000}))
+    assert len(edge.fill(payload_of(32 * 1024))) == 8
+    edge.close()
+
+
+def test_a_closed_sender_says_so() -> None:
+    """Putting after the close raises `ClosedError`."""
+    sender = SharedMemorySender(OPTIONS)
+    sender.close()
+    with pytest.raises(ClosedError):
+        sender.put(payload_of(1))

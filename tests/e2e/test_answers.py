@@ -1,0 +1,126 @@
+"""The real three-stage pipeline answers questions, aloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stagemesh import Omni
+from stagemesh.models._tensors import from_buffer
+from stagemesh.models.voice_chat import code2wav, talker
+from stagemesh.runtime.audio import Audio
+from stagemesh.spec.generation import GenerationModule
+from stagemesh.spec.payload import MetaValue, Payload
+from tests.ear import hear, word_overlap
+
+QUESTIONS = (
+    "What is the capital of France?",
+    "Why is the sky blue?",
+    "What do bees make?",
+    "Name three colors.",
+    "How many days are in a week?",
+    "What is the largest ocean?",
+    "What do plants need to grow?",
+    "Who was the first president of the United States?",
+    "What is water made of?",
+    "Tell me about the moon.",
+)
+"""Ten fixed questions; greedy answers, so what is said never changes."""
+
+SHORT = {"thinker": {"max_tokens": 24}}
+
+
+def samples(audio: Audio) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The waveform, float32 `[samples]`."""
+    return np.frombuffer(audio.samples, dtype=np.float32)
+
+
+def drive(module: GenerationModule, params: dict[str, MetaValue], given: Payload) -> list[Payload]:
+    """Run a module by hand on one input, without engine or runtime."""
+    session = module.open("by-hand", params)
+    session.push(given, last=True)
+    found: list[Payload] = []
+    done = False
+    while not done:
+        assert session.bucket() is not None
+        [output] = module.run([session])
+        found += output.payloads
+        done = output.done
+    return found
+
+
+def test_the_recogniser_hears_what_the_thinker_said(chunked: Omni) -> None:
+    """Word overlap between text and speech is at least 0.6 on average over ten answers."""
+    results = chunked.generate(QUESTIONS, sampling_params=SHORT)
+    overlaps = []
+    for result in results:
+        assert result.text
+        assert result.audio is not None
+        heard = hear(samples(result.audio), result.audio.sampling_rate)
+        overlaps.append(word_overlap(result.text, heard))
+    assert sum(overlaps) / len(overlaps) >= 0.6, overlaps  # noqa: PLR2004  the issue's number
+
+
+def test_a_request_answers_alike_alone_and_in_company(chunked: Omni) -> None:
+    """Continuous batching changes neither the text nor, beyond rounding, the speech."""
+    together = chunked.generate(QUESTIONS[:4], sampling_params=SHORT)
+    [alone] = chunked.generate(QUESTIONS[2], sampling_params=SHORT)
+    assert alone.text == together[2].text
+    assert alone.audio is not None
+    assert together[2].audio is not None
+    assert alone.audio.num_samples == together[2].audio.num_samples
+    assert np.abs(samples(alone.audio) - samples(together[2].audio)).max() < 1e-3  # noqa: PLR2004
+
+
+def test_audio_begins_before_the_text_ends(chunked: Omni) -> None:
+    """With chunks handed over, the first audio arrives before the last text."""
+    prompt = "Explain in three sentences why the sky is blue."
+    [result] = chunked.generate(prompt, sampling_params={"thinker": {"max_tokens": 64}})
+    kinds = [output.kind for output in result.outputs]
+    assert kinds.index("audio") < len(kinds) - 1 - kinds[::-1].index("text")
+
+
+def test_whole_payloads_equal_the_three_parts_run_by_hand(whole: Omni, voice_chat: Path) -> None:
+    """With `async_chunk: false` the waveform is that of talker and vocoder run by hand."""
+    seed = 7
+    [result] = whole.generate(
+        "What do bees make?", sampling_params={**SHORT, "talker": {"seed": seed}}
+    )
+    torch.set_num_threads(1)
+    voice = talker.load(voice_chat, args={}, async_chunk=False)
+    vocoder = code2wav.load(voice_chat, args={}, async_chunk=False)
+    [latents] = drive(voice, {"seed": seed}, Payload(meta={"text": result.text}))
+    [rendered] = drive(vocoder, {}, latents)
+    expected = from_buffer(rendered.buffer("audio")).numpy()
+    assert result.audio is not None
+    assert np.array_equal(samples(result.audio), expected)
+
+
+def test_chunked_speech_equals_whole_speech(chunked: Omni, whole: Omni) -> None:
+    """Streaming changes when the audio comes, not what it is."""
+    [streamed] = chunked.generate("Name three colors.", sampling_params=SHORT)
+    [handed] = whole.generate("Name three colors.", sampling_params=SHORT)
+    assert streamed.text == handed.text
+    assert streamed.audio is not None
+    assert handed.audio is not None
+    assert streamed.audio.num_samples == handed.audio.num_samples
+    assert np.abs(samples(streamed.audio) - samples(handed.audio)).max() < 1e-3  # noqa: PLR2004
+
+
+def test_the_thinker_says_what_transformers_says(chunked: Omni, voice_chat: Path) -> None:
+    """Greedy text equals that of `generate` on the same weights."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415  heavy
+
+    folder = voice_chat / "thinker"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    question = [{"role": "user", "content": QUESTIONS[0]}]
+    prompt = tokenizer.apply_chat_template(
+        question, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    answer = model.generate(**prompt, max_new_tokens=24, do_sample=False)
+    expected = tokenizer.decode(answer[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
+    [result] = chunked.generate(QUESTIONS[0], sampling_params=SHORT)
+    assert result.text == expected

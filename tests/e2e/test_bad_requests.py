@@ -1,0 +1,62 @@
+"""What goes wrong with a request is told clearly, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from stagemesh import Omni
+from stagemesh.errors import DiagnosticError, InvalidRequestError, StageFailedError
+from tests.e2e import leaks
+
+
+def test_a_question_longer_than_the_context_is_refused(chunked: Omni) -> None:
+    """The message gives the number of tokens and what is allowed; others are served on."""
+    with pytest.raises(InvalidRequestError, match=r"2048") as caught:
+        chunked.generate("word " * 3000)
+    assert caught.value.stage == "thinker"
+    [result] = chunked.generate("Hi.", sampling_params={"thinker": {"max_tokens": 4}})
+    assert result.text
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_name(chunked: Omni) -> None:
+    """Nothing that is given to a request is lost silently."""
+    with pytest.raises(DiagnosticError) as caught:
+        chunked.generate("Hi.", sampling_params={"thinker": {"temprature": 0.5}})
+    [found] = caught.value.diagnostics
+    assert found.help is not None
+    assert "`temperature`" in found.help
+
+
+def test_text_without_anything_to_speak_gives_no_audio(chunked: Omni) -> None:
+    """An answer of one token that cannot be spoken ends well, with text alone."""
+    [result] = chunked.generate("Hi.", sampling_params={"thinker": {"max_tokens": 1, "stop": [" "]}})
+    assert result.text is not None
+
+
+@pytest.mark.parametrize("stage", ["thinker", "talker", "code2wav"])
+def test_the_death_of_a_stage_fails_its_request_and_names_it(voice_chat: Path, stage: str) -> None:
+    """SIGKILL in the middle of a request: an error that names the stage, then nothing is left."""
+    processes, memory = leaks.stage_processes(), leaks.shared_memory()
+    with Omni(str(voice_chat)) as omni:
+        [planned] = [found for found in omni.plan.stages if found.name == stage]
+        [victim] = [pid for place, pid in omni.pids.items() if place.stage == planned.stage_id]
+        speaking = threading.Event()
+        killer = threading.Thread(
+            target=lambda: speaking.wait(60) and os.kill(victim, signal.SIGKILL)
+        )
+        killer.start()
+        with pytest.raises(StageFailedError) as caught:
+            omni.generate(
+                "Tell me a long story about a fox.",
+                sampling_params={"thinker": {"max_tokens": 300}},
+                on_progress=lambda _news: speaking.set(),
+            )
+        killer.join()
+        assert caught.value.stage == stage
+    assert leaks.stage_processes() == processes
+    assert leaks.shared_memory() == memory

@@ -1,0 +1,42 @@
+"""The ear test: what the voice says is what a recogniser hears."""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from stagemesh.models.voice_chat.code2wav import Code2Wav
+from stagemesh.models.voice_chat.talker import Talker
+from tests.ear import hear, word_overlap
+from tests.models.voice_chat.driving import joined, latents, payloads_of, waveform
+
+pytestmark = pytest.mark.slow
+
+SENTENCES = (
+    "The capital of France is Paris.",
+    "Water boils at one hundred degrees.",
+    "The sun rises in the east and sets in the west.",
+    "Please open the window and close the door.",
+    "My brother bought a new car last week.",
+    "She sells fresh bread at the market every morning.",
+    "A computer is a machine that works with numbers.",
+    "We will meet again on Monday at ten thirty.",
+    "The children are playing football in the garden.",
+    "Reading books is a good way to learn about the world.",
+)
+
+
+def test_speech_is_understood(
+    streaming_talker: Talker, streaming_code2wav: Code2Wav, capsys: CaptureFixture[str]
+) -> None:
+    """Over all sentences the recogniser hears at least 0.6 of the words on average."""
+    scores: list[float] = []
+    for sentence in SENTENCES:
+        pieces = payloads_of(latents(streaming_talker, [sentence]))
+        audio_s = joined(waveform(streaming_code2wav, pieces), "audio")
+        heard = hear(audio_s.numpy(), 22_050)
+        scores.append(word_overlap(sentence, heard))
+        with capsys.disabled():
+            print(f"\n{scores[-1]:.2f} {heard}", end="")  # noqa: T201  # the evidence, in the log
+    average = sum(scores) / len(scores)
+    assert average >= 0.6, scores

@@ -1,0 +1,187 @@
+"""Edges: connectors, chunks and bridges."""
+
+from __future__ import annotations
+
+import pytest
+
+from stagemesh.config.settings import ConnectorSettings, Settings
+from stagemesh.connectors.shared_memory import SharedMemoryOptions
+from stagemesh.plan.build import PlanRequest
+from stagemesh.plan.values import EdgePlan
+from stagemesh.spec.pipeline import PipelineConfig
+from tests.plan.making import (
+    Said,
+    attempt,
+    errors,
+    pipeline,
+    place,
+    planned,
+    request,
+    solo,
+    sourced,
+    stage,
+)
+
+SMALL = SharedMemoryOptions(arena_bytes=4096)
+BIG = SharedMemoryOptions(arena_bytes=8192)
+
+
+def chain() -> PipelineConfig:
+    """`a` streams into `b`, which hands its output to `c` whole."""
+    return pipeline(
+        stage(
+            0,
+            "a",
+            produces_chunks=True,
+            async_chunk_process_next_stage_input_func="m:chunks",
+            custom_process_next_stage_input_func="m:whole",
+        ),
+        stage(1, "b", async_chunk_process_next_stage_input_func="m:never"),
+        stage(2, "c"),
+    )
+
+
+def given(
+    said: dict[str, Said] | None = None,
+    *,
+    model: PipelineConfig | None = None,
+    async_chunk: object = None,
+    **connectors: SharedMemoryOptions,
+) -> PlanRequest:
+    """A request with named connectors."""
+    return request(
+        model or chain(),
+        said,
+        settings=Settings(
+            fields={} if async_chunk is None else {"async_chunk": sourced(async_chunk)},
+            connectors={
+                name: ConnectorSettings(
+                    name=name, connector="shared_memory", options=options, origin=place()
+                )
+                for name, options in connectors.items()
+            },
+            stages=(),
+        ),
+    )
+
+
+def outgoing(**named: str) -> Said:
+    """What a stage says about its outgoing edges."""
+    return Said(fields={"output_connectors": named})
+
+
+def incoming(**named: str) -> Said:
+    """What a stage says about its incoming edges."""
+    return Said(fields={"input_connectors": named})
+
+
+def sizes(plan_request: PlanRequest) -> list[object]:
+    """The arena of every edge."""
+    return [edge.options["arena_bytes"] for edge in planned(plan_request).edges]
+
+
+def test_edges_follow_from_the_pipeline() -> None:
+    """Each has the default connector; chunks flow where the producer makes them."""
+    options = {"arena_bytes": 8 * 1024 * 1024}
+    assert planned(given()).edges == (
+        EdgePlan(
+            source=0,
+            target=1,
+            connector="shared_memory",
+            options=options,
+            bridge="m:chunks",
+            chunked=True,
+        ),
+        EdgePlan(
+            source=1,
+            target=2,
+            connector="shared_memory",
+            options=options,
+            bridge=None,
+            chunked=False,
+        ),
+    )
+
+
+def test_without_chunks_the_other_bridge_is_taken() -> None:
+    """`async_chunk: false` hands over whole payloads everywhere."""
+    plan = planned(given(async_chunk=False))
+    assert not plan.async_chunk
+    assert [(edge.bridge, edge.chunked) for edge in plan.edges] == [
+        ("m:whole", False),
+        (None, False),
+    ]
+
+
+@pytest.mark.parametrize("async_chunk", [None, True, False])
+def test_a_single_stage_hands_over_nothing(async_chunk: object) -> None:
+    """A deploy file that says `true` does no harm."""
+    assert not planned(given(model=solo(), async_chunk=async_chunk)).async_chunk
+
+
+def test_chunks_that_no_stage_can_make_are_refused_when_asked_for() -> None:
+    """By default they are just not used."""
+    model = pipeline(stage(0, "a"), stage(1, "b", produces_chunks=True))
+    assert not planned(given(model=model)).async_chunk
+    [found] = errors(given(model=model, async_chunk=True))
+    assert found.message == "no stage of `toy` can hand over chunks"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"a": outgoing(to_stage_1="small")},
+        {"b": incoming(from_stage_0="small")},
+        {"a": outgoing(to_stage_1="small"), "b": incoming(from_stage_0="small")},
+        {"a": outgoing(to_stage_1="small"), "b": incoming(from_stage_0="twin")},
+    ],
+)
+def test_a_connector_is_named_at_either_end_or_at_both(said: dict[str, Said]) -> None:
+    """Two names agree when they mean the same connector with the same options."""
+    assert sizes(given(said, small=SMALL, twin=SMALL)) == [4096, 8 * 1024 * 1024]
+
+
+def test_ends_that_disagree_are_refused() -> None:
+    """Different options are a disagreement too."""
+    said = {"a": outgoing(to_stage_1="small"), "b": incoming(from_stage_0="big")}
+    [found] = errors(given(said, small=SMALL, big=BIG))
+    assert found.message == "edge 0 -> 1 names `small` at one end and `big` at the other"
+    assert [note.message for note in found.notes] == ["`small` is named here"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "allowed"),
+    [
+        (
+            {"a": outgoing(to_stage_2="small")},
+            "`to_stage_2` of `output_connectors`",
+            "`to_stage_1`",
+        ),
+        (
+            {"a": outgoing(to_stage_01="small")},
+            "`to_stage_01` of `output_connectors`",
+            "`to_stage_1`",
+        ),
+        ({"a": incoming(from_stage_1="small")}, "`from_stage_1` of `input_connectors`", "nothing"),
+    ],
+)
+def test_what_is_no_edge_is_refused(said: dict[str, Said], message: str, allowed: str) -> None:
+    """The help lists the edges of that stage."""
+    [found] = errors(given(said, small=SMALL))
+    assert found.message == f"{message} is no edge of `a`"
+    assert (found.help or "").endswith(f"allowed here: {allowed}")
+
+
+def test_a_connector_that_is_not_declared_is_refused() -> None:
+    """The nearest declared name is offered."""
+    [found] = errors(given({"a": outgoing(to_stage_1="smal")}, small=SMALL))
+    assert found.message == "connector `smal` is not declared"
+    assert (found.help or "").startswith("did you mean `small`?")
+
+
+def test_a_connector_that_carries_nothing_is_a_warning() -> None:
+    """The plan is made all the same."""
+    result = attempt(given(None, small=SMALL))
+    assert result.plan is not None
+    [found] = result.diagnostics
+    assert (found.code, found.is_error) == ("PL034", False)

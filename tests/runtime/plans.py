@@ -1,0 +1,118 @@
+"""Hand-made plans of the `fake` engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stagemesh.plan.values import (
+    CheckpointPlan,
+    DevicesPlan,
+    EdgePlan,
+    Plan,
+    RankPlan,
+    ReplicaPlan,
+    StagePlan,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeStage:
+    """What differs between the stages of a test."""
+
+    name: str
+    """Its name."""
+    replicas: int = 1
+    """How many replicas it has."""
+    policy: str = "round_robin"
+    """How requests are spread over them."""
+    final: str | None = None
+    """Modality that it hands to the user."""
+    args: Mapping[str, object] = field(default_factory=dict)
+    """Its program."""
+    engine: str = "fake"
+    """Its engine."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Its environment."""
+    sources: tuple[int, ...] | None = None
+    """Stages that feed it; the one before it unless given."""
+
+
+def stage_plan(number: int, stage: FakeStage) -> StagePlan:
+    """Write a stage as the planner would."""
+    replicas = tuple(
+        ReplicaPlan(index=index, ranks=(RankPlan(rank=0, device=index, coords={}),))
+        for index in range(stage.replicas)
+    )
+    sources = tuple(range(max(number - 1, 0), number)) if stage.sources is None else stage.sources
+    return StagePlan(
+        stage_id=number,
+        name=stage.name,
+        execution_type="llm_ar",
+        engine=stage.engine,
+        world_size=1,
+        policy=stage.policy,
+        replicas=replicas,
+        axes=(),
+        bindings=(),
+        engine_args=stage.args,
+        model_args={},
+        sampling={},
+        env=stage.env,
+        memory=None,
+        input_sources=sources,
+        final_output_type=stage.final,
+        owns_tokenizer=False,
+        model_subdir=".",
+        loader=None,
+        values={},
+    )
+
+
+def fake_plan(
+    stages: Sequence[FakeStage],
+    *,
+    chunked: bool = True,
+    bridge: str | None = None,
+    arena_bytes: int = 1024 * 1024,
+) -> Plan:
+    """Write the plan of a pipeline of fake stages."""
+    planned = tuple(stage_plan(number, stage) for number, stage in enumerate(stages))
+    edges = tuple(
+        EdgePlan(
+            source=source,
+            target=stage.stage_id,
+            connector="shared_memory",
+            options={"arena_bytes": arena_bytes},
+            bridge=bridge,
+            chunked=chunked,
+        )
+        for stage in planned
+        for source in stage.input_sources
+    )
+    return Plan(
+        pipeline="fakes",
+        checkpoint=CheckpointPlan(path="/nowhere", config_hash=""),
+        devices=DevicesPlan(kind="cpu", count=8, memory_bytes=None, imaginary=False),
+        async_chunk=chunked,
+        stages=planned,
+        edges=edges,
+        not_runnable=(),
+        skipped_checks=(),
+    )
+
+
+def three_stages(**changes: tuple[int, str]) -> tuple[FakeStage, ...]:
+    """Thinker (three outputs), talker and vocoder (echoes); `changes`: replicas and policy."""
+
+    def stage(
+        name: str, final: str | None = None, args: Mapping[str, object] | None = None
+    ) -> FakeStage:
+        replicas, policy = changes.get(name, (1, "round_robin"))
+        return FakeStage(name=name, final=final, args=args or {}, replicas=replicas, policy=policy)
+
+    return (
+        stage("thinker", "text", {"num_outputs": 3, "output_bytes": 40_000}),
+        stage("talker"),
+        stage("vocoder", "data"),
+    )

@@ -1,0 +1,115 @@
+"""A system that runs on a loop of its own, for tests that are not coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.loop_thread import LoopThread
+from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageState
+from stagemesh.runtime.supervisor import Place
+
+Result = TypeVar("Result")
+WAIT_S = 60
+"""Longest time that anything may take; nothing comes near it unless it hangs."""
+
+
+def wait_for_exit(pid: int) -> None:
+    """Wait until a process is gone; fails when it stays."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([pidfd], [], [], WAIT_S)
+        assert ready, f"process {pid} is still there"
+    finally:
+        os.close(pidfd)
+
+
+class Started:
+    """An `AsyncOmni` of a plan, started and closed as a context."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Start nothing yet."""
+        self._plan = plan
+
+    def __enter__(self) -> Self:
+        self._thread = LoopThread()
+        self.omni = AsyncOmni.from_plan(self._plan)
+        try:
+            self.call(self.omni.start(timeout_s=WAIT_S))
+        except BaseException:
+            self._thread.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.call(self.omni.close())
+        finally:
+            self._thread.stop()
+
+    def call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the system's loop."""
+        return self._thread.call(asyncio.wait_for(work, WAIT_S))
+
+    def run(self, prompt: str = "hi", **params: Mapping[str, object]) -> OmniResult:
+        """Run one request, with parameters by stage."""
+        return self.call(self.omni.run(prompt, sampling_params=params))
+
+    def many(self, prompts: list[str]) -> list[OmniResult]:
+        """Run several requests at once."""
+
+        async def run() -> list[OmniResult]:
+            return list(await asyncio.gather(*map(self.omni.run, prompts)))
+
+        return self.call(run())
+
+    def pid(self, stage: int, replica: int = 0) -> int:
+        """The process of a replica."""
+        return self.omni.pids[Place(stage=stage, replica=replica)]
+
+    def in_flight(self) -> dict[int, tuple[int, ...]]:
+        """Requests bound to each replica."""
+        assert self.omni._frontend is not None
+        return dict(self.omni._frontend.in_flight)
+
+
+class Watch:
+    """Hears of progress and wakes who waits for it."""
+
+    def __init__(self) -> None:
+        """Has heard nothing."""
+        self.heard: list[StageProgress] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, progress: StageProgress) -> None:
+        """Hear."""
+        self.heard.append(progress)
+        self._news.set()
+
+    async def until(self, stage: str, state: StageState) -> StageProgress:
+        """Wait until a stage has come so far."""
+        while True:
+            for progress in self.heard:
+                if (progress.stage, progress.state) == (stage, state):
+                    return progress
+            self._news.clear()
+            await self._news.wait()
+
+
+async def collect(omni: AsyncOmni, prompt: str, **params: Mapping[str, object]) -> list[OmniOutput]:
+    """All outputs of one request as they appear."""
+    return [output async for output in omni.generate(prompt, sampling_params=params)]

@@ -1,0 +1,119 @@
+"""Processes that die: who hears of it, and what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from stagemesh.errors import StageFailedError
+from stagemesh.runtime.outputs import OmniResult, StageState
+from stagemesh.runtime.supervisor import Place
+from stagemesh.testing.connector_conformance import open_fds
+from tests.runtime.plans import fake_plan, three_stages
+from tests.runtime.started import Started, Watch, wait_for_exit
+
+NAMES = ("thinker", "talker", "vocoder")
+TWO = dict.fromkeys(NAMES, (2, "round_robin"))
+STALL = {"vocoder": {"fail_at": "stall"}}
+
+
+@pytest.mark.parametrize("stage", range(3), ids=NAMES)
+def test_a_death_fails_its_request_and_no_other(stage: int) -> None:
+    """SIGKILL in the middle of a request names stage, replica and signal; the other goes on."""
+    with Started(fake_plan(three_stages(**TWO))) as started:
+
+        async def run() -> tuple[object, OmniResult, OmniResult]:
+            watch = Watch()
+            doomed = asyncio.ensure_future(
+                started.omni.run("doomed", sampling_params=STALL, on_progress=watch)
+            )
+            await watch.until("talker", StageState.FINISHED)
+            long = {"thinker": {"delay_steps": 2000}}
+            other = asyncio.ensure_future(started.omni.run("other", sampling_params=long))
+            os.kill(started.pid(stage, 0), signal.SIGKILL)
+            (error,) = await asyncio.gather(doomed, return_exceptions=True)
+            return error, await other, await started.omni.run("later")
+
+        error, other, later = started.call(run())
+        assert isinstance(error, StageFailedError)
+        assert str(error).startswith(f"stage `{NAMES[stage]}` replica `0` was killed by SIGKILL")
+        assert (error.stage, error.replica) == (NAMES[stage], 0)
+        assert other.text == "other#0other#1other#2"
+        assert later.report[stage].replicas == (1,)
+        assert len(started.omni.pids) == 5
+
+
+def test_without_a_replica_left_requests_fail_at_once() -> None:
+    """When the last replica of a stage has died, idle as it was, the error names the stage."""
+    before, shared = open_fds(), set(Path("/dev/shm").iterdir())  # noqa: S108  it is looked at
+    with Started(fake_plan(three_stages())) as started:
+        pids = list(started.omni.pids.values())
+        victim = started.pid(1)
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(StageFailedError, match="stage `talker`"):
+            started.run()
+        wait_for_exit(victim)
+        with pytest.raises(StageFailedError, match="stage `talker` has no replica left") as caught:
+            started.run()
+        assert caught.value.stage == "talker"
+    for pid in pids:
+        wait_for_exit(pid)
+    assert open_fds() == before
+    assert set(Path("/dev/shm").iterdir()) == shared  # noqa: S108  it is looked at
+
+
+def test_a_process_that_exits_by_itself_is_told_with_its_code() -> None:
+    """An engine that ends its process fails the request with the exit code."""
+    with (
+        Started(fake_plan(three_stages())) as started,
+        pytest.raises(StageFailedError, match="`vocoder` replica `0` exited with code 3"),
+    ):
+        started.run(params={"vocoder": {"fail_at": "exit", "fail_step": 1}})
+
+
+def test_a_stopped_consumer_makes_the_producer_wait() -> None:
+    """More than the arena holds is kept back while the consumer sleeps, and nothing is lost."""
+    with Started(fake_plan(three_stages(), arena_bytes=65536)) as started:
+        talker = started.pid(1)
+
+        async def run() -> OmniResult:
+            os.kill(talker, signal.SIGSTOP)
+            outputs = started.omni.generate(
+                "hi", sampling_params={"thinker": {"num_outputs": 40, "output_bytes": 16_300}}
+            )
+            try:
+                first = await anext(outputs)
+            finally:
+                os.kill(talker, signal.SIGCONT)
+            rest = [output async for output in outputs]
+            said = [output for output in (first, *rest) if output.stage == "vocoder"]
+            assert [output.payload.meta["text"] for output in said] == [
+                f"hi#{number}" for number in range(40)
+            ]
+            assert [bytes(output.payload.buffers[0].data[:1])[0] for output in said] == [*range(40)]
+            return await started.omni.run("after")
+
+        assert started.call(run()).text == "after#0after#1after#2"
+
+
+def test_what_a_stage_has_started_dies_with_it(tmp_path: Path) -> None:
+    """A grandchild in the stage's group is gone when the stage has died."""
+    bridge = "tests.runtime.plugins:spawning_bridge"
+    record = tmp_path / "pid"
+    stages = three_stages()
+    with Started(
+        fake_plan([_with_record(stage, record) for stage in stages], bridge=bridge)
+    ) as started:
+        started.run()
+        grandchild = int(record.read_text())
+        os.kill(started.pid(0), signal.SIGKILL)
+        wait_for_exit(grandchild)
+        assert Place(stage=1, replica=0) in started.omni.pids
+
+
+def _with_record(stage: object, record: Path) -> object:
+    raise NotImplementedError(stage, record)

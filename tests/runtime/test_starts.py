@@ -1,0 +1,164 @@
+"""Starts that fail, and ends of the whole system however they come about."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stagemesh.errors import ClosedError, StartupError
+from stagemesh.plan.save import to_json
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.omni import AsyncOmni, Omni
+from stagemesh.testing.connector_conformance import open_fds
+from tests.runtime.plans import FakeStage, fake_plan, three_stages
+from tests.runtime.started import WAIT_S, wait_for_exit
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from stagemesh.plan.save import from_json
+from stagemesh.runtime.omni import Omni
+
+plan = from_json(Path(sys.argv[1]).read_text())
+omni = Omni.from_plan(plan)
+print(json.dumps(list(omni.pids.values())), flush=True)
+{then}
+"""
+STALLED = 'omni.generate(["hi"], sampling_params={"talker": {"fail_at": "stall"}})'
+
+
+@contextmanager
+def running(
+    plan: Plan, then: str, folder: Path
+) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A Python process that runs `plan` and then does `then`, with the pids of its stages."""
+    (folder / "plan.json").write_text(to_json(plan))
+    script = SCRIPT.replace("{then}", then)
+    command = [sys.executable, "-c", script, str(folder / "plan.json")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, process.communicate(timeout=WAIT_S)[1]
+            yield process, json.loads(line)
+        finally:
+            process.kill()
+
+
+def pids_named_in(error: StartupError) -> str:
+    """The text of the error, for messages of asserts."""
+    return str(error)
+
+
+def children() -> set[int]:
+    """Processes that this one has started and not reaped."""
+    path = Path(f"/proc/{os.getpid()}/task")
+    return {int(pid) for task in path.iterdir() for pid in (task / "children").read_text().split()}
+
+
+def test_a_stage_that_cannot_load_stops_the_start() -> None:
+    """The error names the stage and shows its last words; all others are gone."""
+    before, fds = children(), open_fds()
+    thinker, talker, vocoder = three_stages()
+    broken = replace(talker, args={"fail_at": "load"})
+    with pytest.raises(
+        StartupError, match="stage `talker` replica `0` failed: RuntimeError"
+    ) as caught:
+        Omni.from_plan(fake_plan([thinker, broken, vocoder]), start_timeout_s=WAIT_S)
+    assert caught.value.stage == "talker"
+    assert "Traceback" in str(caught.value)
+    assert children() == before
+    assert open_fds() == fds
+
+
+def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
+    """At the deadline every stage that is not ready is listed, and all are gone."""
+    before = children()
+    with pytest.raises(StartupError, match=r"not ready after 0\.01 s: stage `thinker` replica `0`"):
+        Omni.from_plan(fake_plan(three_stages()), start_timeout_s=0.01)
+    assert children() == before
+
+
+def test_ranks_that_nobody_starts_are_refused() -> None:
+    """A plan that needs more ranks than the engine starts is not run on fewer."""
+    plan = fake_plan([FakeStage(name="only", final="text")])
+    wide = replace(plan, stages=(replace(plan.stages[0], world_size=2),))
+    with pytest.raises(StartupError, match="needs `2` ranks") as caught:
+        Omni.from_plan(wide)
+    assert caught.value.stage == "only"
+
+
+def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    """Cancelling the start stops what had been started."""
+    before = children()
+
+    async def run() -> None:
+        omni = AsyncOmni.from_plan(fake_plan(three_stages()))
+        start = asyncio.ensure_future(omni.start())
+        await asyncio.sleep(0)
+        assert children() > before
+        start.cancel()
+        await asyncio.wait([start], timeout=WAIT_S)
+        assert start.cancelled()
+
+    asyncio.run(run())
+    assert children() == before
+
+
+def test_the_synchronous_front_door_runs_and_closes() -> None:
+    """`Omni` gives results in order, closes twice without harm, and refuses work afterwards."""
+    before, fds = children(), open_fds()
+    with Omni.from_plan(fake_plan(three_stages()), start_timeout_s=WAIT_S) as omni:
+        results = omni.generate(["a", "b"])
+        assert [result.text for result in results] == ["a#0a#1a#2", "b#0b#1b#2"]
+        assert [result.text for result in omni.generate("c")] == ["c#0c#1c#2"]
+    omni.close()
+    with pytest.raises(ClosedError):
+        omni.generate("d")
+    assert children() == before
+    assert open_fds() == fds
+
+
+def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    """SIGINT during a request raises `KeyboardInterrupt`, and no process is left."""
+    with running(fake_plan(three_stages()), STALLED, tmp_path) as (process, pids):
+        assert len(pids) == 3
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+        assert process.returncode == -signal.SIGINT
+        assert err.rstrip().endswith("KeyboardInterrupt")
+        for pid in pids:
+            wait_for_exit(pid)
+
+
+def test_the_death_of_the_caller_ends_the_stages(tmp_path: Path) -> None:
+    """When the process that started them is killed, the stages end by themselves."""
+    with running(fake_plan(three_stages()), STALLED, tmp_path) as (process, pids):
+        process.kill()
+        for pid in pids:
+            wait_for_exit(pid)
+
+
+@pytest.mark.parametrize("then", ["", "omni = None"], ids=["exit", "forgotten"])
+def test_a_script_that_forgets_to_close_leaves_nothing(tmp_path: Path, then: str) -> None:
+    """The end of the interpreter, or of the object, closes the system without a word."""
+    with running(fake_plan([FakeStage(name="only", final="text")]), then, tmp_path) as (
+        process,
+        pids,
+    ):
+        _, err = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, err) == (0, "")
+        for pid in pids:
+            wait_for_exit(pid)

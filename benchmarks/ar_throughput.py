@@ -1,7 +1,9 @@
-"""Tokens per second of the `ar` engine: 8 requests at once, one after another, and `generate` in a loop.
+"""Tokens per second of the `ar` engine: 8 requests at once or one by one, and of `generate`.
 
-All three use the same weights, type, prompts and answer lengths, in one process with one torch thread;
-rounds of the three alternate, and ratios are of the medians. Prints JSON.
+All three use the same weights, type, prompts and answer lengths, in one process with one torch
+thread; rounds of the three alternate, and ratios are of the medians. Rates are told by CPU seconds,
+which on one thread are the seconds of an idle core and hold on a busy machine too, and by wall
+seconds. Prints JSON.
 
     python benchmarks/ar_throughput.py [FOLDER] [--tokens 64] [--rounds 3] [--dtype auto]
 
@@ -21,6 +23,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
+from stagemesh.config.environment import cache_folder
 from stagemesh.engines.ar.engine import ArEngine
 from stagemesh.engines.ar.network import compute_dtype
 from stagemesh.engines.ar.options import ArOptions
@@ -30,7 +33,7 @@ from stagemesh.spec.pipeline import ExecutionType
 
 NUM_REQUESTS = 8
 PROMPT_LENGTHS = (24, 40, 31, 56, 28, 35, 48, 44)
-THINKER = Path.home() / ".cache" / "stagemesh" / "voice_chat" / "thinker"
+THINKER = cache_folder() / "voice_chat" / "thinker"
 
 
 def payload(tokens: Sequence[int]) -> Payload:
@@ -75,9 +78,7 @@ def run_engine(engine: ArEngine, prompts: Sequence[Sequence[int]], num_tokens: i
     assert told == len(prompts) * num_tokens
 
 
-def run_generate(
-    model: torch.nn.Module, prompts: Sequence[Sequence[int]], num_tokens: int
-) -> None:
+def run_generate(model: torch.nn.Module, prompts: Sequence[Sequence[int]], num_tokens: int) -> None:
     """Answer all prompts with `generate`, one call each."""
     for prompt in prompts:
         ids = torch.tensor([prompt])
@@ -91,11 +92,28 @@ def run_generate(
         assert answer.shape[1] == len(prompt) + num_tokens
 
 
-def rate(work: Callable[[], None], num_tokens: int) -> float:
-    """Return the tokens per second of `work`."""
-    start = time.perf_counter()
+def rate(work: Callable[[], None], num_tokens: int) -> dict[str, float]:
+    """Return the tokens of `work` per second, by either clock."""
+    wall, cpu = time.perf_counter(), time.process_time()
     work()
-    return NUM_REQUESTS * num_tokens / (time.perf_counter() - start)
+    tokens = NUM_REQUESTS * num_tokens
+    return {
+        "cpu": tokens / (time.process_time() - cpu),
+        "wall": tokens / (time.perf_counter() - wall),
+    }
+
+
+def report(rates: dict[str, list[dict[str, float]]]) -> dict[str, object]:
+    """Return medians and ratios, by either clock."""
+    found: dict[str, object] = {}
+    for clock in ("cpu", "wall"):
+        median = {
+            name: statistics.median(one[clock] for one in rounds) for name, rounds in rates.items()
+        }
+        found[f"tokens_per_{clock}_s"] = median
+        for other in ("sequential", "generate"):
+            found[f"concurrent_over_{other}_{clock}"] = median["concurrent"] / median[other]
+    return found
 
 
 def main() -> None:
@@ -127,26 +145,17 @@ def main() -> None:
     }
     run_engine(engine, prompts, 4)
     run_generate(model, prompts[:1], 4)
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+    rates: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
     for _ in range(asked.rounds):
         for name, work in ways.items():
             rates[name].append(rate(work, asked.tokens))
-    median = {name: statistics.median(found) for name, found in rates.items()}
-    print(
-        json.dumps(
-            {
-                "model": str(asked.folder),
-                "dtype": str(dtype).removeprefix("torch."),
-                "requests": NUM_REQUESTS,
-                "tokens_each": asked.tokens,
-                "tokens_per_s": median,
-                "tokens_per_s_rounds": rates,
-                "concurrent_over_sequential": median["concurrent"] / median["sequential"],
-                "concurrent_over_generate": median["concurrent"] / median["generate"],
-            },
-            indent=2,
-        )
-    )
+    told = {
+        "model": str(asked.folder),
+        "dtype": str(dtype).removeprefix("torch."),
+        "requests": NUM_REQUESTS,
+        "tokens_each": asked.tokens,
+    }
+    print(json.dumps(told | report(rates) | {"rounds": rates}, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time to first audio with chunked hand-over against whole payloads, same request. Prints JSON.
 
-    python benchmarks/first_audio.py [--runs N]
+python benchmarks/first_audio.py [--runs N]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def measure(*, async_chunk: bool, runs: int) -> dict[str, list[float]]:
             begin = time.perf_counter()
             heard: float | None = None
             async for output in omni.generate(QUESTION):
-                if output.kind == "audio" and heard is None and output.data:
+                if output.audio is not None and heard is None:
                     heard = time.perf_counter() - begin
             if heard is None:
                 message = "the answer had no audio"

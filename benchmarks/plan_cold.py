@@ -1,6 +1,6 @@
 """CPU time of `plan` and `--help` from a cold start, beside a bare interpreter. Prints JSON.
 
-    python benchmarks/plan_cold.py [MODEL] [--runs N]
+python benchmarks/plan_cold.py [MODEL] [--runs N]
 """
 
 from __future__ import annotations

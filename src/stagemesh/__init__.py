@@ -1,7 +1,7 @@
 """stagemesh: plan and run multi-stage generative models under one small strategy file.
 
-`Omni` and `AsyncOmni` run a model; `stagemesh.errors` holds what they raise. Importing this package costs
-nothing: names are resolved when they are first used.
+`Omni` and `AsyncOmni` run a model; `stagemesh.errors` holds what they raise. Importing this
+package costs nothing: names are resolved when they are first used.
 """
 
 from __future__ import annotations

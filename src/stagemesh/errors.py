@@ -1,7 +1,7 @@
 """The error tree. Everything stagemesh raises on purpose is below `StagemeshError`.
 
 StagemeshError
-├── DiagnosticError       the user's input is wrong: carries every diagnostic found, nothing was started
+├── DiagnosticError       the user's input is wrong: carries all that was found, nothing was started
 ├── StartupError          a stage could not be brought up; everything already started was stopped
 ├── RequestError          one request failed; others go on
 │   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
@@ -43,7 +43,7 @@ class StartupError(StagemeshError):
 
 
 class RequestError(StagemeshError):
-    """One request failed. `stage` and `replica` say where, `retryable` whether trying again can help."""
+    """One request failed: where, by `stage` and `replica`; `retryable` if trying again can help."""
 
     def __init__(
         self,

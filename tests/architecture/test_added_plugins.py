@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -21,18 +21,18 @@ from tests.architecture.source import ROOT
 
 Run: TypeAlias = Callable[..., str]
 
-HEADS = {"model_type": "shadow_play", "heads": 8}
+ADDED: Final = Path(__file__).parent / "added"
+HEADS: Final = {"model_type": "shadow_play", "heads": 8}
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Run Python with the distribution installed, and return what it printed."""
-    here = Path(__file__).parent / "added"
     site = tmp_path / "site"
-    shutil.copytree(here / "lantern", site / "lantern")
+    shutil.copytree(ADDED / "lantern", site / "lantern")
     metadata = site / "lantern-1.0.dist-info"
     metadata.mkdir()
-    shutil.copy(here / "entry_points.txt", metadata)
+    shutil.copy(ADDED / "entry_points.txt", metadata)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lantern\nVersion: 1.0\n")
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
@@ -131,18 +131,13 @@ def test_an_added_plugin_that_cannot_be_loaded_is_named(run: Run, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_an_added_connector_passes_conformance(run: Run, tmp_path: Path) -> None:
-    """The suite of `stagemesh.testing` runs over it from the third party's own tests."""
-    _write_tests(
-        tmp_path,
-        "from lantern.pocket import CONNECTOR\n"
-        "from stagemesh.spec.pipeline import NoOptions\n"
-        "from stagemesh.testing.connector_conformance import ConnectorConformance\n"
-        "class TestPocket(ConnectorConformance):\n"
-        "    spec = CONNECTOR\n"
-        "    options = NoOptions()\n",
-    )
-    assert " passed" in run("-m", "pytest", "-q", "test_lantern.py")
+def test_an_added_connector_and_engine_pass_conformance(run: Run, tmp_path: Path) -> None:
+    """The suites of `stagemesh.testing` run over them from the third party's own tests."""
+    shutil.copy(ADDED / "conformance.py", tmp_path / "test_lantern.py")
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)  # the profiles of property tests
+    report = run("-m", "pytest", "-v", "test_lantern.py")
+    for passed in ("TestPocket::test_what_is_put_is_got", "TestMirror::test_a_request_ends"):
+        assert passed in report
 
 
 def test_a_request_runs_through_the_added_plugins(run: Run) -> None:
@@ -155,9 +150,3 @@ def test_a_request_runs_through_the_added_plugins(run: Run) -> None:
         "print(result.text)\n",
     )
     assert answer == "a light behind a hand\n"
-
-
-def _write_tests(folder: Path, text: str) -> None:
-    """Leave a test file as a third party would write it, under this project's test profiles."""
-    shutil.copy(ROOT / "tests" / "conftest.py", folder)
-    (folder / "test_lantern.py").write_text(text)

@@ -64,22 +64,29 @@ def test_tp_takes_sizes_that_divide_and_replicates_kv_heads(size: int) -> None:
     assert messages("tp", {"tp": size}, facts) == []
 
 
-def test_tp_names_everything_that_does_not_divide() -> None:
-    """Three divides neither heads nor widths."""
-    assert messages("tp", {"tp": 3}) == [
-        "`tp` size `3` does not fit the `28` query heads of `thinker`",
-        "`tp` size `3` does not fit the `4` kv heads of `thinker`",
-        "`tp` size `3` does not fit the `3584` hidden channels of `thinker`",
-        "`tp` size `3` does not fit the `18944` feed-forward channels of `thinker`",
+@pytest.mark.parametrize(
+    ("size", "facts", "what"),
+    [
+        (3, DENSE, "`28` query heads"),
+        (8, replace(DENSE, num_attention_heads=8, num_kv_heads=3), "`3` kv heads"),
+        (8, replace(DENSE, num_attention_heads=8, hidden_size=12), "`12` hidden channels"),
+        (4, replace(DENSE, intermediate_size=18), "`18` feed-forward channels"),
+        (8, replace(DENSE, num_attention_heads=4), "`4` query heads"),
+    ],
+)
+def test_tp_names_one_thing_that_does_not_divide(size: int, facts: StageFacts, what: str) -> None:
+    """One wrong size is one finding, however much it does not fit."""
+    assert messages("tp", {"tp": size}, facts) == [
+        f"`tp` size `{size}` does not fit the {what} of `thinker`"
     ]
 
 
-def test_tp_refuses_kv_heads_that_neither_divide_nor_replicate() -> None:
-    """Seven ranks and four kv heads have nothing in common."""
-    assert messages("tp", {"tp": 7}) == [
-        "`tp` size `7` does not fit the `4` kv heads of `thinker`",
-        "`tp` size `7` does not fit the `18944` feed-forward channels of `thinker`",
-    ]
+def test_tp_lists_the_sizes_that_fit_everything() -> None:
+    """28 heads, 4 kv heads and the widths of the 7B model."""
+    [found], _ = look("tp", {"tp": 3})
+    assert found.help == "sizes that fit: `1`, `2`, `4`"
+    [found], _ = look("tp", {"tp": 3}, StageFacts(num_kv_heads=2, hidden_size=32))
+    assert found.help == "sizes that fit: `1`, `2`, `4`, `8`, `16`, `32`"
 
 
 def test_tp_says_which_facts_are_missing() -> None:

@@ -177,3 +177,12 @@ def test_a_reader_that_goes_away_ends_quietly(unbuffered: str) -> None:
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert (ended.returncode, ended.stderr) == (READER_GONE, b"")
+
+
+def test_output_after_the_reader_has_gone_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is still buffered is flushed into the void when the stream is closed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        assert main(["list", "axes", "--json"]) == READER_GONE

@@ -188,7 +188,7 @@ def test_a_refused_value_can_come_with_the_right_spelling() -> None:
         str, Pattern(regex=".*", example="1", rewrite=lambda value: f"write `'{value}'`")
     ]
     place = Place(located=Nowhere(source="x"))
-    (found,) = check(kind, 3, place).diagnostics  # type: ignore[arg-type]
+    (found,) = check(kind, 3, place).diagnostics
     assert found.help == "write `'3'`"
 
 

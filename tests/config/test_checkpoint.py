@@ -1,4 +1,4 @@
-"""Finding a checkpoint, telling its model and reading its facts; each failure has its own message."""
+"""Finding a checkpoint, telling its model, reading its facts; each failure has its own message."""
 
 from __future__ import annotations
 
@@ -128,6 +128,15 @@ def test_what_is_assembled_needs_no_command(speech: Speech) -> None:
     """Only absent checkpoints are offered."""
     (speech.folder / "cache" / "speech").mkdir(parents=True)
     assert "demo-checkpoint" not in str(find("nothing").diagnostics[0].help)
+
+
+def test_a_cache_that_does_not_exist_or_is_malformed_is_no_traceback(
+    speech: Speech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first holds nothing; the second is the mistake that is told."""
+    assert f"(in `{speech.folder}/cache`: none)" in str(find("nothing").diagnostics[0].help)
+    monkeypatch.setenv("STAGEMESH_CACHE", "relative")
+    assert [found.code for found in find("nothing").diagnostics] == ["CF050"]
 
 
 def test_a_file_is_no_folder(speech: Speech) -> None:

@@ -16,7 +16,6 @@ from tests.config.speech import (
     CATALOG,
     ENGINE,
     ConnectorOptions,
-    Options,
     Speech,
     Tuning,
     size,
@@ -201,6 +200,12 @@ def test_each_mistake_is_told_once_with_its_place(speech: Speech, text: str, exp
     assert found.startswith(expected)
     assert loaded.settings is None
     assert len(loaded.diagnostics[0].message) <= 100
+
+
+@pytest.mark.parametrize("text", ["max_num_seqs: !x 3", "env: {A: !x b}", "extra: {a: [.nan]}"])
+def test_a_value_that_no_file_can_hold_is_told_once(speech: Speech, text: str) -> None:
+    """What the source refuses is not checked again."""
+    assert [found.code for found in speech.load(deploy=entry(text)).diagnostics] == ["CF005"]
 
 
 def test_help_shows_the_rewrite(speech: Speech) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
+from stagemesh.config import document as document_module
 from stagemesh.config.document import Document, Findings, Source, read_json, read_mapping, read_yaml
 from stagemesh.config.tree import MAX_DEPTH, MAX_VALUES, quoted
 from stagemesh.spec.origin import Layer
@@ -124,13 +126,25 @@ def test_a_few_aliases_cannot_fill_the_memory() -> None:
     ]
 
 
-def test_absurd_nesting_is_an_error_in_every_form() -> None:
-    """Neither the YAML nor the JSON parser brings the process down."""
+@pytest.mark.parametrize(("loader", "depth"), [(yaml.CSafeLoader, 20_000), (yaml.SafeLoader, 500)])
+def test_absurd_nesting_is_an_error_in_every_form(
+    loader: type, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither YAML parser nor the JSON parser brings the process down."""
+    monkeypatch.setattr(document_module, "_Loader", loader)
     findings: Findings = []
-    assert read_yaml("[" * 20_000, SOURCE, findings) is None
+    assert read_yaml("[" * depth, SOURCE, findings) is None
     assert read_json("[" * 200_000, SOURCE, findings) is None
     assert len(findings) == 2
     assert {found.code for found in findings} <= {"CF002", "CF005"}
+
+
+def test_a_long_json_text_has_no_limit_of_values() -> None:
+    """It has no aliases, so it cannot be larger than it is."""
+    findings: Findings = []
+    document = read_json(f'{{"a": [{"0," * MAX_VALUES}0]}}', SOURCE, findings)
+    assert document is not None
+    assert findings == []
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", ".", "nul\0.yaml"])

@@ -58,10 +58,23 @@ def test_every_field_has_a_text_and_a_place_in_the_schema() -> None:
     assert "tensor_parallel_size" in stage
 
 
+def test_a_field_without_a_text_has_none() -> None:
+    """Only text that stands right below a field belongs to it."""
+
+    class Bare:
+        first: int
+        second: int
+        """Told."""
+        third = 3
+        """No field."""
+
+    assert field_docs(Bare) == {"second": "Told."}
+
+
 def valid(schema: dict[str, Any], text: str) -> bool:
     """Tell whether a document passes."""
     Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema).is_valid(yaml.safe_load(text))
+    return bool(Draft202012Validator(schema).is_valid(yaml.safe_load(text)))
 
 
 @pytest.mark.parametrize(

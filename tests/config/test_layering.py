@@ -119,7 +119,7 @@ def test_the_strategy_is_set_apart_from_other_stages(speech: Speech) -> None:
         ),
     ],
 )
-def test_what_was_typed_wins_with_a_warning(  # noqa: PLR0913  one row of a table
+def test_what_was_typed_wins_with_a_warning(
     speech: Speech, strategy: str, overrides: str, message: str, axis: str, left: object
 ) -> None:
     """T12, T13: the warning names both places, and the typed value holds."""
@@ -144,7 +144,8 @@ def test_typing_what_the_strategy_says_is_no_warning(speech: Speech) -> None:
 def test_a_typed_size_keeps_the_rest_of_the_entry(speech: Speech) -> None:
     """The policy and the label of the strategy stay."""
     loaded = speech.load(
-        strategy="strategies: {thinker: [{axis: stage_replica, size: 2, routing: random, name: r}]}",
+        strategy="strategies:\n"
+        "  thinker: [{axis: stage_replica, size: 2, routing: random, name: r}]\n",
         overrides='{"0": {"num_replicas": 4}}',
     )
     axis = stage(loaded, "thinker").axes["stage_replica"]
@@ -163,4 +164,8 @@ def test_a_refused_value_does_not_conflict_as_well(speech: Speech) -> None:
         loaded = speech.load(strategy=strategy, deploy=deploy(fields))
         assert [found.code for found in loaded.diagnostics] == ["CF012"]
     loaded = speech.load(strategy=TP2, overrides='{"0": {"tensor_parallel_size": "x"}}')
+    assert [found.code for found in loaded.diagnostics] == ["CF012"]
+    loaded = speech.load(deploy=deploy("tuning: 3"), overrides='{"0": {"tuning": {"level": 1}}}')
+    assert [found.code for found in loaded.diagnostics] == ["CF012"]
+    loaded = speech.load(deploy=deploy("tuning: {level: 1}"), overrides='{"0": {"tuning": 3}}')
     assert [found.code for found in loaded.diagnostics] == ["CF012"]

@@ -157,9 +157,40 @@ def test_every_installed_model_ships_its_deploy_file_without_a_mistake(tmp_path:
 
 
 WORDS = st.sampled_from(
-    "strategies stages stage_id thinker talker axis size routing l1_owner name tp dp ep stage_replica"
-    " connectors extra async_chunk pipeline devices env num_replicas tuning level hash engine"
-    " default_sampling_params enable_expert_parallel speech Pipe runtime 0 <<".split()
+    [
+        "strategies",
+        "stages",
+        "stage_id",
+        "thinker",
+        "talker",
+        "axis",
+        "size",
+        "routing",
+        "l1_owner",
+        "name",
+        "tp",
+        "dp",
+        "ep",
+        "stage_replica",
+        "connectors",
+        "extra",
+        "async_chunk",
+        "pipeline",
+        "devices",
+        "env",
+        "num_replicas",
+        "tuning",
+        "level",
+        "hash",
+        "engine",
+        "default_sampling_params",
+        "enable_expert_parallel",
+        "speech",
+        "Pipe",
+        "runtime",
+        "0",
+        "<<",
+    ]
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 5) | st.floats() | WORDS | st.text(max_size=5),

@@ -58,7 +58,7 @@ def test_null_clears_what_the_file_said(speech: Speech) -> None:
         ('{"0": null}', "CF012 --stage-overrides: `thinker` must be a mapping of stage fields"),
         ('{"9": {}}', "CF020 --stage-overrides: no stage `9` in this pipeline"),
         ('{"00": {}}', "CF020 --stage-overrides: no stage `00` in this pipeline"),
-        ('{"٠": {}}', "CF020 --stage-overrides: no stage `٠` in this pipeline"),
+        ('{"\u0660": {}}', "CF020 --stage-overrides: no stage `\u0660` in this pipeline"),
         (f'{{"{"9" * 5000}": {{}}}}', "CF020 --stage-overrides: no stage `9999"),
         ('{"tlker": {}}', "CF020 --stage-overrides: no stage `tlker` in this pipeline"),
         (

@@ -98,8 +98,10 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
         ),
         (
             "strategies: ~",
-            "CF012 strategy.yaml:1:13: `strategies` must be a mapping from stage names to lists of"
-            " axes, got `null`",
+            (
+                "CF012 strategy.yaml:1:13: `strategies` must be a mapping from stage names"
+                " to lists of axes, got `null`"
+            ),
         ),
         (
             "strategies:\n  thinker: {axis: tp, size: 2}",
@@ -111,8 +113,10 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
         ),
         (
             "strategies:\n  thinker:\n    - tp",
-            "CF012 strategy.yaml:3:7: `thinker[0]` must be a mapping with `axis` and `size`,"
-            " got text `tp`",
+            (
+                "CF012 strategy.yaml:3:7: `thinker[0]` must be a mapping with `axis` and `size`,"
+                " got text `tp`"
+            ),
         ),
         (entry("{size: 2}"), "CF011 strategy.yaml:3:7: `thinker[0].axis` is missing"),
         (entry("{axis: tp}"), "CF011 strategy.yaml:3:7: `thinker.tp.size` is missing"),
@@ -154,7 +158,10 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
         ),
         (
             entry("{axis: tp, size: 2, routing: random}"),
-            "AX003 strategy.yaml:3:36: `thinker.tp` takes no `routing`, the routing of `tp` is fixed",
+            (
+                "AX003 strategy.yaml:3:36: `thinker.tp` takes no `routing`,"
+                " the routing of `tp` is fixed"
+            ),
         ),
         (
             entry("{axis: dp, size: 2, routing: hash}"),
@@ -178,8 +185,10 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
         ),
         (
             entry("{axis: stage_replica, size: 2, l1_owner: engine}"),
-            "AX005 strategy.yaml:3:48: `thinker.stage_replica` is owned by `delegated`,"
-            " which cannot be changed",
+            (
+                "AX005 strategy.yaml:3:48: `thinker.stage_replica` is owned by `delegated`,"
+                " which cannot be changed"
+            ),
         ),
         (
             entry("{axis: tp, size: 2, l1_owner: me}"),

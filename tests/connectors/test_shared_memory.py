@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 
@@ -11,7 +12,7 @@ from stagemesh.connectors._shared_memory import SharedMemoryReceiver, SharedMemo
 from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
 from stagemesh.errors import ClosedError
 from stagemesh.spec.connector import Ticket
-from stagemesh.testing.connector_conformance import ConnectorConformance, Edge, payload_of
+from stagemesh.testing.connector_conformance import ConnectorConformance, Edge, open_fds, payload_of
 
 OPTIONS = SharedMemoryOptions(arena_bytes=256 * 1024)
 
@@ -47,11 +48,36 @@ def test_the_arena_is_announced_once() -> None:
 
 
 def test_a_giant_leaves_the_arena_alone() -> None:
-    """More than a quarter of the arena goes into a file of its own, even when the arena is full."""
+    """More than a quarter of the arena goes into one of its own, even when the arena is full."""
     edge = Edge(CONNECTOR, OPTIONS)
     filled = edge.fill(payload_of(32 * 1024))
     assert edge.carry(payload_of(100 * 1024, 3)) == payload_of(100 * 1024, 3)
     assert len(filled) == 8
+    edge.close()
+
+
+def test_the_memory_of_a_giant_is_used_again() -> None:
+    """A later giant of about the size needs no new descriptor, one while it is borrowed does."""
+    edge = Edge(CONNECTOR, OPTIONS)
+    edge.carry(payload_of(500_000)).release()
+    before = open_fds()
+    again = edge.carry(payload_of(499_000, 5))
+    assert open_fds() == before
+    beside = edge.carry(payload_of(500_000, 6))
+    assert open_fds() > before
+    assert (again, beside) == (payload_of(499_000, 5), payload_of(500_000, 6))
+    edge.close()
+
+
+def test_the_memory_of_giants_is_not_kept_without_end() -> None:
+    """Beyond a bound the oldest spare memory is given up, at both ends."""
+    gc.collect()  # what earlier tests have left to it
+    before = open_fds()
+    edge = Edge(CONNECTOR, OPTIONS)
+    for number in range(12):
+        edge.carry(payload_of(10_000_000 * (1 + number % 3))).release()
+    edge.carry(payload_of(1)).release()
+    assert len(open_fds() - before) <= 6
     edge.close()
 
 
@@ -77,7 +103,7 @@ def test_a_memory_file_that_may_shrink_is_refused() -> None:
     for fd in ticket.fds:
         os.close(fd)
     loose = os.memfd_create("loose")
-    os.ftruncate(loose, 100 * 1024)
+    os.ftruncate(loose, 104 * 1024)
     with pytest.raises(ValueError, match="not sealed"):
         receiver.get(Ticket(number=0, body=ticket.body, fds=(loose,)))
     sender.close()

@@ -60,7 +60,7 @@ def test_the_recogniser_hears_what_the_thinker_said(chunked: Omni) -> None:
         assert result.audio is not None
         heard = hear(samples(result.audio), result.audio.sampling_rate)
         overlaps.append(word_overlap(result.text, heard))
-    assert sum(overlaps) / len(overlaps) >= 0.6, overlaps  # noqa: PLR2004  the issue's number
+    assert sum(overlaps) / len(overlaps) >= 0.6, overlaps
 
 
 def test_a_request_answers_alike_alone_and_in_company(chunked: Omni) -> None:
@@ -71,7 +71,7 @@ def test_a_request_answers_alike_alone_and_in_company(chunked: Omni) -> None:
     assert alone.audio is not None
     assert together[2].audio is not None
     assert alone.audio.num_samples == together[2].audio.num_samples
-    assert np.abs(samples(alone.audio) - samples(together[2].audio)).max() < 1e-3  # noqa: PLR2004
+    assert np.abs(samples(alone.audio) - samples(together[2].audio)).max() < 1e-3
 
 
 def test_audio_begins_before_the_text_ends(chunked: Omni) -> None:
@@ -106,7 +106,7 @@ def test_chunked_speech_equals_whole_speech(chunked: Omni, whole: Omni) -> None:
     assert streamed.audio is not None
     assert handed.audio is not None
     assert streamed.audio.num_samples == handed.audio.num_samples
-    assert np.abs(samples(streamed.audio) - samples(handed.audio)).max() < 1e-3  # noqa: PLR2004
+    assert np.abs(samples(streamed.audio) - samples(handed.audio)).max() < 1e-3
 
 
 def test_the_thinker_says_what_transformers_says(chunked: Omni, voice_chat: Path) -> None:

@@ -1,4 +1,4 @@
-"""The `ar` engine gives the tokens that `transformers` itself gives, whatever the batch looks like."""
+"""The `ar` engine gives the tokens that `transformers` gives, whatever the batch looks like."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def expected(folder: Path, prompt: list[int], **params: Any) -> list[int]:  # no
 def test_a_batch_gives_each_request_the_greedy_tokens_of_generate(
     kind: str, tiny_model: Callable[[str], Path]
 ) -> None:
-    """Eight ragged prompts, arriving while others run, in small chunks, equal `generate` one by one."""
+    """Eight ragged prompts that arrive while others run, in chunks, equal `generate` one by one."""
     folder = tiny_model(kind)
     options = ArOptions(max_num_batched_tokens=24, block_size=4)
     engine = tiny.loaded(folder, options)

@@ -142,6 +142,4 @@ def tokens_of(outputs: Sequence[EngineOutput]) -> list[int]:
 
 def text_of(outputs: Sequence[EngineOutput]) -> str:
     """Return the whole text of one request's outputs."""
-    return "".join(
-        str(payload.meta["text"]) for output in outputs for payload in output.payloads
-    )
+    return "".join(str(payload.meta["text"]) for output in outputs for payload in output.payloads)

@@ -28,6 +28,17 @@ def test_an_axis_of_another_kind_of_stage_is_refused() -> None:
     assert found.help == "`sp_ring` fits stages of kind `diffusion`"
 
 
+def test_the_axes_that_fit_are_checked_beside_one_that_does_not() -> None:
+    """One run of the planner tells both."""
+    axes = [axis("cfg", 2), axis("ep", 2), axis("tp", 2)]
+    assert codes(
+        request(solo(), {"thinker": Said(axes=axes)}, facts=StageFacts(num_experts=0))
+    ) == [
+        "AX020",
+        "AX032",
+    ]
+
+
 @pytest.mark.parametrize("other", ["tp", "pp", "ep", "dp"])
 def test_hsdp_excludes_axes_with_a_reason(other: str) -> None:
     """Pair rules hold whatever the order of the entries, and each pair is told once."""

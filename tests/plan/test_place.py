@@ -189,3 +189,17 @@ def test_slots_that_are_too_small_should_be_fewer() -> None:
 def test_sizes_are_said_in_binary_units(amount: int, text: str) -> None:
     """Four digits are enough."""
     assert size_text(amount) == text
+
+
+def test_where_devices_are_as_many_as_needed_their_numbers_have_no_gaps() -> None:
+    """`0,5` on one stage and nothing on 1 to 4 is refused, naming the first that is skipped."""
+    [found] = refused(cards(None), wish(world=2, listed="0,5"))
+    assert found.code == "PL017"
+    assert found.message == "device `5` is used and device `1` is not"
+    assert found.origin == somewhere()
+
+
+def test_other_stages_may_fill_a_gap() -> None:
+    """What one stage skips, a later one takes."""
+    found = placed(cards(None), wish(0, world=2, listed="0,2"), wish(1))
+    assert found.replicas[1] == ((1,),)

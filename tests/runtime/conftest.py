@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.runtime.plans import fake_plan, three_stages
+from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import Started
 
 

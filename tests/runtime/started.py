@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,6 +13,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageState
+from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.supervisor import Place
 
 Result = TypeVar("Result")
@@ -65,7 +66,7 @@ class Started:
         """Run a coroutine on the system's loop."""
         return self._thread.call(asyncio.wait_for(work, WAIT_S))
 
-    def run(self, prompt: str = "hi", **params: Mapping[str, object]) -> OmniResult:
+    def run(self, prompt: str = "hi", params: SamplingParams | None = None) -> OmniResult:
         """Run one request, with parameters by stage."""
         return self.call(self.omni.run(prompt, sampling_params=params))
 
@@ -110,6 +111,6 @@ class Watch:
             await self._news.wait()
 
 
-async def collect(omni: AsyncOmni, prompt: str, **params: Mapping[str, object]) -> list[OmniOutput]:
+async def collect(omni: AsyncOmni, prompt: str) -> list[OmniOutput]:
     """All outputs of one request as they appear."""
-    return [output async for output in omni.generate(prompt, sampling_params=params)]
+    return [output async for output in omni.generate(prompt)]

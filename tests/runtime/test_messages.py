@@ -13,6 +13,7 @@ KEY = messages.Key(rid="r", epoch=3)
 SAMPLES: list[Message] = [
     messages.Setup(protocol=1, plan="{}", stage=0, replica=1),
     messages.PeerUp(stage=None, replica=0),
+    messages.Welcome(),
     messages.Stop(),
     messages.Ready(load_s=0.5),
     messages.Fatal(reason="no weights"),

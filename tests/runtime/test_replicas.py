@@ -15,7 +15,7 @@ STALL = {"vocoder": {"fail_at": "stall"}}
 
 def served(started: Started, stage: str, count: int) -> list[int]:
     """Which replica of a stage served each of `count` requests, one after another."""
-    found = []
+    found: list[int] = []
     for _ in range(count):
         (report,) = [part for part in started.run().report if part.stage == stage]
         found += report.replicas

@@ -20,7 +20,7 @@ from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni, Omni
 from stagemesh.testing.connector_conformance import open_fds
-from tests.runtime.plans import FakeStage, fake_plan, three_stages
+from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.runtime.started import WAIT_S, wait_for_exit
 
 SCRIPT = """
@@ -57,11 +57,6 @@ def running(
             process.kill()
 
 
-def pids_named_in(error: StartupError) -> str:
-    """The text of the error, for messages of asserts."""
-    return str(error)
-
-
 def children() -> set[int]:
     """Processes that this one has started and not reaped."""
     path = Path(f"/proc/{os.getpid()}/task")
@@ -73,10 +68,9 @@ def test_a_stage_that_cannot_load_stops_the_start() -> None:
     before, fds = children(), open_fds()
     thinker, talker, vocoder = three_stages()
     broken = replace(talker, args={"fail_at": "load"})
-    with pytest.raises(
-        StartupError, match="stage `talker` replica `0` failed: RuntimeError"
-    ) as caught:
-        Omni.from_plan(fake_plan([thinker, broken, vocoder]), start_timeout_s=WAIT_S)
+    told = "stage `talker` replica `0` failed: RuntimeError"
+    with pytest.raises(StartupError, match=told) as caught:
+        Omni.from_plan(fake_plan([thinker, broken, vocoder]))
     assert caught.value.stage == "talker"
     assert "Traceback" in str(caught.value)
     assert children() == before
@@ -85,10 +79,12 @@ def test_a_stage_that_cannot_load_stops_the_start() -> None:
 
 def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
     """At the deadline every stage that is not ready is listed, and all are gone."""
-    before = children()
+    before, fds = children(), open_fds()
+    omni = AsyncOmni.from_plan(fake_plan(three_stages()))
     with pytest.raises(StartupError, match=r"not ready after 0\.01 s: stage `thinker` replica `0`"):
-        Omni.from_plan(fake_plan(three_stages()), start_timeout_s=0.01)
+        asyncio.run(omni.start(timeout_s=0.01))
     assert children() == before
+    assert open_fds() == fds
 
 
 def test_ranks_that_nobody_starts_are_refused() -> None:
@@ -120,7 +116,7 @@ def test_a_start_that_is_cancelled_leaves_nothing() -> None:
 def test_the_synchronous_front_door_runs_and_closes() -> None:
     """`Omni` gives results in order, closes twice without harm, and refuses work afterwards."""
     before, fds = children(), open_fds()
-    with Omni.from_plan(fake_plan(three_stages()), start_timeout_s=WAIT_S) as omni:
+    with Omni.from_plan(fake_plan(three_stages())) as omni:
         results = omni.generate(["a", "b"])
         assert [result.text for result in results] == ["a#0a#1a#2", "b#0b#1b#2"]
         assert [result.text for result in omni.generate("c")] == ["c#0c#1c#2"]
@@ -154,10 +150,8 @@ def test_the_death_of_the_caller_ends_the_stages(tmp_path: Path) -> None:
 @pytest.mark.parametrize("then", ["", "omni = None"], ids=["exit", "forgotten"])
 def test_a_script_that_forgets_to_close_leaves_nothing(tmp_path: Path, then: str) -> None:
     """The end of the interpreter, or of the object, closes the system without a word."""
-    with running(fake_plan([FakeStage(name="only", final="text")]), then, tmp_path) as (
-        process,
-        pids,
-    ):
+    plan = fake_plan([FakeStage(name="only", final="text")])
+    with running(plan, then, tmp_path) as (process, pids):
         _, err = process.communicate(timeout=WAIT_S)
         assert (process.returncode, err) == (0, "")
         for pid in pids:

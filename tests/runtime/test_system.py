@@ -16,7 +16,7 @@ from stagemesh.errors import (
 )
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import StageState
-from tests.runtime.plans import fake_plan, three_stages
+from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import Started, Watch, collect
 
 IDLE = {0: (0,), 1: (0,), 2: (0,)}
@@ -88,10 +88,9 @@ def test_progress_goes_from_waiting_to_finished(streaming: Started) -> None:
 @pytest.mark.parametrize("place", ["step", "raise"])
 def test_a_failing_request_fails_alone(streaming: Started, stage: str, place: str) -> None:
     """An engine's failure is told with stage and replica, and the system goes on."""
-    with pytest.raises(
-        StageFailedError, match=f"`{stage}` replica `0` failed.*`{place}`"
-    ) as caught:
-        streaming.run(**{stage: {"fail_at": place}})
+    told = f"`{stage}` replica `0` failed.*`{place}`"
+    with pytest.raises(StageFailedError, match=told) as caught:
+        streaming.run(params={stage: {"fail_at": place}})
     assert (caught.value.stage, caught.value.replica) == (stage, 0)
     assert streaming.run().text == "hi#0hi#1hi#2"
     assert streaming.in_flight() == IDLE
@@ -117,7 +116,7 @@ def test_a_neighbour_of_a_failing_request_goes_on(streaming: Started) -> None:
 def test_a_request_that_cannot_be_served_is_the_users_fault(streaming: Started, place: str) -> None:
     """An engine that refuses a request gives `InvalidRequestError` with the stage's name."""
     with pytest.raises(InvalidRequestError, match=f"stage `thinker`.*`{place}`") as caught:
-        streaming.run(thinker={"fail_at": place})
+        streaming.run(params={"thinker": {"fail_at": place}})
     assert caught.value.stage == "thinker"
 
 
@@ -163,11 +162,34 @@ def test_a_name_in_use_is_refused(streaming: Started) -> None:
 def test_all_mistakes_of_a_request_are_told_at_once(streaming: Started) -> None:
     """Unknown stages, unknown parameters and wrong types are diagnostics, nothing is submitted."""
     with pytest.raises(DiagnosticError) as caught:
-        streaming.run(thinkr={}, thinker={"num_output": 1}, talker={"delay_steps": "2"}, vocoder={})
+        streaming.run(
+            params={
+                "thinkr": {},
+                "thinker": {"num_output": 1},
+                "talker": {"delay_steps": "2"},
+                "vocoder": {},
+            }
+        )
     codes = [diagnostic.code for diagnostic in caught.value.diagnostics]
     assert codes[:2] == ["RT001", "RT002"]
     assert len(codes) == 3
     assert "did you mean `thinker`" in str(caught.value.diagnostics[0].help)
+    assert streaming.in_flight() == IDLE
+
+
+@pytest.mark.parametrize("name", ["x" * 257, "\ud800"], ids=["long", "surrogate"])
+def test_a_name_that_cannot_be_sent_is_refused(streaming: Started, name: str) -> None:
+    """A bad name is the user's mistake, and never reaches a stage."""
+    with pytest.raises(InvalidRequestError):
+        streaming.call(streaming.omni.run("hi", request_id=name))
+    assert streaming.in_flight() == IDLE
+
+
+def test_a_prompt_that_cannot_be_carried_is_refused(streaming: Started) -> None:
+    """Megabytes of text are no metadata: the request fails, its place is freed."""
+    with pytest.raises(InvalidRequestError, match="prompt cannot be carried"):
+        streaming.run("x" * 2_000_000)
+    streaming.run()
     assert streaming.in_flight() == IDLE
 
 

@@ -1,1 +1,1 @@
-"""One file per command: a cheap declaration; the work is in the file of the same name with a leading `_`."""
+"""One file per command: a cheap declaration, and its work in the same name with a leading `_`."""

@@ -36,10 +36,10 @@ def run(options: argparse.Namespace) -> int:
     names = sorted(recipes) if options.name is None else [options.name]
     folders = {name: str(_assemble(name, recipes[name])) for name in names}
     if options.json:
-        print(json.dumps(folders, indent=2))
+        sys.stdout.write(json.dumps(folders, indent=2) + "\n")
     else:
-        print("\n".join(f"{name}: {folder}" for name, folder in folders.items()))
-        print(f"next: stagemesh plan {names[0]}")
+        lines = [f"{name}: {folder}" for name, folder in folders.items()]
+        sys.stdout.write("\n".join([*lines, f"next: stagemesh plan {names[0]}", ""]))
     return 0
 
 
@@ -48,7 +48,7 @@ def _assemble(name: str, recipe: str) -> Path:
     folder = cache_folder() / name
     try:
         assemble = cast("Callable[..., Path]", resolve(recipe))
-        return assemble(folder, progress=lambda line: print(line, file=sys.stderr, flush=True))
+        return assemble(folder, progress=_tell)
     except ModuleNotFoundError as error:
         found = Diagnostic(
             code="MD021",
@@ -62,3 +62,8 @@ def _assemble(name: str, recipe: str) -> Path:
             help=str(error),
         )
     raise DiagnosticError([found])
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

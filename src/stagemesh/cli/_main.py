@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         return READER_GONE
     except SystemExit as stop:  # argparse has told what is wrong, or shown the help
-        return stop.code if isinstance(stop.code, int) else 1
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return code
 
 
@@ -62,7 +62,7 @@ def _show(error: StagemeshError, *, as_json: bool) -> None:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Declare every command, but configure only the one that was typed."""
+    """Declare the command that was typed, or all of them where none was."""
     parser = argparse.ArgumentParser(
         prog="stagemesh",
         description="Plan and run multi-stage generative models under one small strategy file.",
@@ -71,10 +71,18 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
     parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    typed = next((word for word in arguments if not word.startswith("-")), None)
-    for command in COMMANDS.declarations():
-        _add(commands, command, is_typed=command.name == typed)
+    typed = next((word for word in arguments if not word.startswith("-")), "")
+    found = _typed(typed)
+    for command in found or COMMANDS.declarations():
+        _add(commands, command, is_typed=bool(found))
     return parser
+
+
+def _typed(word: str) -> tuple[Command, ...]:
+    """Load the command of that name alone; the others would cost every start their parsers."""
+    name = word.replace("-", "_")
+    found = COMMANDS.load(name) if name in COMMANDS.modules() else ()
+    return tuple(command for command in found if command.name == word)
 
 
 def _add(

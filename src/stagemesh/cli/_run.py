@@ -1,4 +1,4 @@
-"""The work of `stagemesh run`: everything is checked before anything starts, and stopped at the end."""
+"""The work of `stagemesh run`: all is checked before anything starts, and stopped at the end."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ _LAYOUT = ("async_chunk", "deploy_config", "devices", "stage_overrides", "strate
 def run(namespace: argparse.Namespace) -> int:
     """Ask one question; print the answer on standard output and all else on standard error."""
     made = _made(namespace)
-    show_diagnostics(
-        made.diagnostics, made.documents, as_json=namespace.json and made.plan is None
-    )
+    show_diagnostics(made.diagnostics, made.documents, as_json=namespace.json and made.plan is None)
     if made.plan is None:
         return 1
     _check_request(namespace, made.plan)

@@ -1,4 +1,4 @@
-"""`stagemesh demo-checkpoint`: assemble the checkpoint of a demo pipeline in the user cache, once."""
+"""`stagemesh demo-checkpoint`: assemble a demo checkpoint in the user cache, once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from stagemesh.spec.command import Command
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", help="pipeline whose checkpoint to assemble (default: every one that has a recipe)"
+        "name",
+        nargs="?",
+        help="pipeline whose checkpoint to assemble (default: every one that has a recipe)",
     )
     parser.add_argument("--json", action="store_true", help="print the folders as JSON")
 

@@ -14,6 +14,7 @@ from stagemesh.config.check import check
 from stagemesh.config.environment import cache_folder
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.tree import quoted
+from stagemesh.errors import DiagnosticError
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import JsonObject, PipelineConfig
@@ -70,7 +71,11 @@ def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
     if is_file:
         run.tell("MD002", f"model {quoted(model)} is a file, expected a folder", origin)
         return None
-    cache = cache_folder()
+    try:
+        cache = cache_folder()
+    except DiagnosticError as error:
+        run.findings.extend(error.diagnostics)
+        return None
     assembled = _assembled(cache)
     if model in assembled:
         return (cache / model).resolve()

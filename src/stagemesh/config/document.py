@@ -117,7 +117,7 @@ def read_json(text: str, source: Source, findings: Findings) -> Document | None:
     except RecursionError:
         _tell(findings, source, "CF005", "nested too deeply")
         return None
-    return _document(tree_from_value(parsed), text, source, findings)
+    return _document(tree_from_value(parsed, len(text)), text, source, findings)
 
 
 def read_mapping(value: object, source: Source, findings: Findings) -> Document | None:

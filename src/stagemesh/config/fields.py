@@ -34,15 +34,12 @@ class StageField:
 
     def check(self, value: object, place: Place, run: Run) -> object:
         """Build the typed value with the first annotation that takes it; `UNSET` when none does."""
-        first: Run | None = None
-        for annotation in self.annotations:
-            attempt = Run(partial=run.partial)
+        attempts = [Run(partial=run.partial) for _ in self.annotations]
+        for annotation, attempt in zip(self.annotations, attempts, strict=True):
             built = checker(annotation)(value, place, attempt)
             if not attempt.findings:
                 return built
-            first = first or attempt
-        if first is not None:
-            run.findings.extend(first.findings)
+        run.findings.extend(attempts[0].findings)
         return UNSET
 
 

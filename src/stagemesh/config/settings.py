@@ -34,7 +34,7 @@ class AxisSettings:
     axis: str
     """Name of the axis."""
     size: Sourced[int] | None
-    """Its degree; `None` when a deploy flag only switched it on and the size follows from other axes."""
+    """Its degree; `None` when a deploy flag switched it on and the size follows from others."""
     routing: Sourced[Policy] | None = None
     """The policy, when one was given."""
     owner: Sourced[Owner] | None = None

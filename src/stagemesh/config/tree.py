@@ -24,8 +24,8 @@ Position: TypeAlias = tuple[int, int]
 
 MAX_DEPTH: Final = 64
 """Levels of nesting, far more than any file of ours has."""
-MAX_VALUES: Final = 200_000
-"""Values of one source, so that a few nested YAML aliases cannot fill the memory."""
+MAX_VALUES: Final = 20_000
+"""Values of one source, so that a few nested YAML aliases cannot fill the memory. JSON has none."""
 
 _SCALARS: Final = (str, bool, int, float, type(None))
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
@@ -81,9 +81,9 @@ def tree_from_yaml(node: yaml.Node | None) -> Tree:
     )
 
 
-def tree_from_value(value: object) -> Tree:
+def tree_from_value(value: object, limit: int = MAX_VALUES) -> Tree:
     """Turn a Python value, or JSON with `Pairs` for objects, into a tree."""
-    builder = _ValueBuilder()
+    builder = _ValueBuilder(limit)
     return Tree(value=builder.build(value, ()), problems=tuple(builder.problems))
 
 
@@ -105,9 +105,9 @@ def path_text(path: Path) -> str:
 class _Builder:
     """What both ways share: limits, keys and scalars."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_VALUES) -> None:
         self.problems: list[Problem] = []
-        self._left = MAX_VALUES
+        self._left = limit
 
     def tell(self, code: str, message: str, path: Path, position: Position | None) -> None:
         self.problems.append(Problem(code=code, message=message, path=path, position=position))

@@ -1,8 +1,8 @@
 """Anonymous shared memory: page bookkeeping, a producer's writable mapping, sealed mappings of it.
 
-Space is handed out by the producer alone, from a bitmap of its own, and comes back in any
-order; so there is nothing to lock and no shared head or tail. A memory file has no name: it goes
-when the last process that holds it is gone, whatever way it went.
+Space is handed out by the producer alone, from a bitmap of its own, and comes back in any order; so
+there is nothing to lock and no shared head or tail. A memory file has no name: it goes with the
+last process that holds it, whatever way that one went.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterable
 from typing import Final
 
 PAGE_BYTES: Final = 4096
@@ -18,7 +17,7 @@ PAGE_BYTES: Final = 4096
 
 _F_SEAL_FUTURE_WRITE: Final = 0x0010
 _SIZE_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-_FIXED: Final = _SIZE_SEALS | fcntl.F_SEAL_SEAL
+_SEALS: Final = _SIZE_SEALS | _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL
 
 
 class PageAllocator:
@@ -57,21 +56,23 @@ class PageAllocator:
 
 
 class Arena:
-    """The producer's writable mapping of one memory file, handed out by pages."""
+    """A producer's writable mapping of one memory file, handed out by pages."""
 
-    def __init__(self, num_bytes: int) -> None:
-        """Make a file of `num_bytes`, in whole pages; memory is taken as it is touched."""
+    def __init__(self, num_bytes: int, *, populate: bool = False) -> None:
+        """Make a file of `num_bytes`, in whole pages; with `populate` take all memory at once."""
         num_pages = -(-num_bytes // PAGE_BYTES)
         self.num_bytes = num_pages * PAGE_BYTES
-        self.fd = os.memfd_create("stagemesh-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create("stagemesh-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(self.fd, self.num_bytes)
-            self._map = mmap.mmap(self.fd, self.num_bytes)
+            os.ftruncate(fd, self.num_bytes)
+            flags = mmap.MAP_SHARED | (mmap.MAP_POPULATE if populate else 0)
+            self._map = mmap.mmap(fd, self.num_bytes, flags=flags)
             # Our mapping stays writable, no later one can be: receivers only ever read.
-            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _FIXED | _F_SEAL_FUTURE_WRITE)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         except BaseException:
-            os.close(self.fd)
+            os.close(fd)
             raise
+        self._fds: tuple[int, ...] = (fd,)
         self._view = memoryview(self._map)
         self._pages = PageAllocator(num_pages)
 
@@ -88,32 +89,22 @@ class Arena:
         """Give back what `place` returned."""
         self._pages.free(offset // PAGE_BYTES)
 
+    @property
+    def announced(self) -> bool:
+        """Whether the receiver has been given the file."""
+        return not self._fds
+
+    def announce(self) -> tuple[int, ...]:
+        """Hand over the descriptor of the file; nothing when that was done before."""
+        fds, self._fds = self._fds, ()
+        return fds
+
     def close(self) -> None:
         """Unmap; memory that a receiver has mapped lives on there."""
         self._view.release()
         self._map.close()
-        os.close(self.fd)
-
-
-def one_off(parts: Iterable[tuple[int, memoryview]], num_bytes: int) -> int:
-    """Write `parts`, pairs of offset and data, into a new sealed memory file; return it open."""
-    fd = os.memfd_create("stagemesh-payload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.ftruncate(fd, num_bytes)
-        for offset, data in parts:
-            _write_all(fd, data, offset)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FIXED | fcntl.F_SEAL_WRITE)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _write_all(fd: int, data: memoryview, offset: int) -> None:
-    # Writing rather than mapping: the kernel fills fresh pages without a fault for each of them.
-    while data.nbytes:
-        written = os.pwrite(fd, data, offset)
-        data, offset = data[written:], offset + written
+        for fd in self.announce():
+            os.close(fd)
 
 
 def map_sealed(fd: int, num_bytes: int) -> memoryview:

@@ -1,7 +1,8 @@
 """Both ends of a shared-memory edge: small payloads ride in the ticket, others lie in the arena.
 
-A payload of more than a quarter of the arena gets a memory file of its own, so that one giant
-cannot starve every other stream of the edge.
+A payload of more than a quarter of the arena gets an arena of its own, so that one giant cannot
+starve every other stream of the edge. Those are kept and used again by later payloads of about that
+size: memory that both ends have mapped and touched costs one copy, fresh memory several.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.connectors import _wire
-from stagemesh.connectors._arena import Arena, map_sealed, one_off
+from stagemesh.connectors._arena import PAGE_BYTES, Arena, map_sealed
 from stagemesh.connectors.shared_memory import SharedMemoryOptions
 from stagemesh.errors import ClosedError
 from stagemesh.spec.connector import Ticket
 from stagemesh.spec.payload import ALIGNMENT, Payload
 
 _GIANT_SHARE: Final = 4
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+"""Most memory of one edge that is kept for giants to come."""
+_COMMON: Final = 0
+"""Number of the arena that payloads share."""
 
 
 class SharedMemorySender:
@@ -29,11 +34,13 @@ class SharedMemorySender:
     def __init__(self, options: SharedMemoryOptions) -> None:
         """Take no memory before the first payload that needs it."""
         self._options = options
-        self._arena: Arena | None = None
-        self._announced = False
         self._closed = False
         self._numbers = itertools.count()
-        self._places: dict[int, int] = {}
+        self._arena_numbers = itertools.count(_COMMON + 1)
+        self._arenas: dict[int, Arena] = {}
+        self._spare: list[int] = []
+        self._gone: list[int] = []
+        self._places: dict[int, tuple[int, int]] = {}
 
     def put(self, payload: Payload) -> Ticket | None:
         """Copy a payload out; `None` when the arena has no gap that is wide enough."""
@@ -43,49 +50,94 @@ class SharedMemorySender:
         offsets, num_bytes = _wire.layout(headers)
         if num_bytes > _wire.MAX_PAYLOAD_BYTES:
             raise ValueError(f"payload of `{num_bytes}` bytes is too big")
-        parts = _wire.parts_of(payload, offsets)
         if num_bytes <= _wire.INLINE_BYTES:
             data = bytearray(num_bytes)
-            for offset, part in parts:
+            for offset, part in _wire.parts_of(payload, offsets):
                 data[offset : offset + part.nbytes] = part
-            body = _wire.encode(payload, headers, _wire.Inline(bytes(data)))
+            body = self._body(payload, headers, _wire.Inline(data=bytes(data)))
             return Ticket(number=next(self._numbers), body=body)
-        if num_bytes > self._options.arena_bytes // _GIANT_SHARE:
-            body = _wire.encode(payload, headers, _wire.OneOff())
-            return Ticket(number=next(self._numbers), body=body, fds=(one_off(parts, num_bytes),))
-        arena = self._arena = self._arena or Arena(self._options.arena_bytes)
+        number = self._arena_for(num_bytes)
+        arena = self._arenas[number]
         place = arena.place(num_bytes)
         if place is None:
             return None
         try:
-            body = _wire.encode(payload, headers, _wire.InArena(place, arena.num_bytes))
+            where = _wire.InArena(arena=number, arena_bytes=arena.num_bytes, offset=place)
+            body = self._body(payload, headers, where)
         except ValueError:
-            arena.free(place)
+            self._give_back(number, place)
             raise
-        for offset, part in parts:
+        for offset, part in _wire.parts_of(payload, offsets):
             arena.write(place + offset, part)
-        number = next(self._numbers)
-        self._places[number] = place
-        fds = () if self._announced else (os.dup(arena.fd),)
-        self._announced = True
-        return Ticket(number=number, body=body, fds=fds)
+        return self._ticket(number, place, body)
 
     def released(self, number: int) -> None:
         """Take the room of that ticket back; unknown numbers are ignored."""
         place = self._places.pop(number, None)
-        if place is not None and self._arena is not None:
-            self._arena.free(place)
+        if place is not None:
+            self._give_back(*place)
 
     def close(self) -> None:
-        """Unmap the arena; the receiver's mapping lives on until it lets go."""
+        """Unmap all arenas; the receiver's mappings live on until it lets go."""
         self._closed = True
         self._places.clear()
-        if self._arena is not None:
-            self._arena.close()
-            self._arena = None
+        for arena in self._arenas.values():
+            arena.close()
+        self._arenas.clear()
+
+    def _body(
+        self,
+        payload: Payload,
+        headers: tuple[_wire.BufferHeader, ...],
+        place: _wire.Inline | _wire.InArena,
+    ) -> bytes:
+        gone = tuple(self._gone[: _wire.MAX_GONE])
+        meta = dict(payload.meta)
+        body = _wire.encode(_wire.Header(meta=meta, buffers=headers, place=place, gone=gone))
+        del self._gone[: len(gone)]
+        return body
+
+    def _ticket(self, arena: int, place: int, body: bytes) -> Ticket:
+        number = next(self._numbers)
+        self._places[number] = (arena, place)
+        return Ticket(number=number, body=body, fds=self._arenas[arena].announce())
+
+    def _arena_for(self, num_bytes: int) -> int:
+        """The number of the arena where a payload of that size belongs; made if need be."""
+        common = self._options.arena_bytes
+        if num_bytes <= common // _GIANT_SHARE:
+            if _COMMON not in self._arenas:
+                self._arenas[_COMMON] = Arena(common)
+            return _COMMON
+        wanted = _giant_bytes(num_bytes)
+        for number in self._spare:
+            if self._arenas[number].num_bytes == wanted:
+                self._spare.remove(number)
+                return number
+        number = next(self._arena_numbers)
+        self._arenas[number] = Arena(wanted, populate=True)
+        return number
+
+    def _give_back(self, arena: int, place: int) -> None:
+        self._arenas[arena].free(place)
+        if arena == _COMMON:
+            return
+        self._spare.append(arena)
+        while sum(self._arenas[spare].num_bytes for spare in self._spare) > _SPARE_BYTES:
+            number = self._spare.pop(0)
+            oldest = self._arenas.pop(number)
+            if oldest.announced:
+                self._gone.append(number)
+            oldest.close()
 
 
-@dataclass(slots=True)
+def _giant_bytes(num_bytes: int) -> int:
+    """Round up to one of eight sizes per power of two, so that similar giants share memory."""
+    step = max(1 << (num_bytes.bit_length() - 4), PAGE_BYTES)
+    return -(-num_bytes // step) * step
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Loan:
     """Tells the producer once that a payload was given back, from whatever thread."""
 
@@ -105,59 +157,55 @@ class SharedMemoryReceiver:
     """The consuming end. `get` comes from one thread, releases from any."""
 
     def __init__(self, options: SharedMemoryOptions, on_release: Callable[[int], None]) -> None:
-        """Map nothing before the first ticket that asks for it; sizes are checked against files."""
+        """Map nothing before a ticket asks for it; sizes are checked against the files."""
         del options
         self._on_release = on_release
-        self._arena: memoryview | None = None
+        self._arenas: dict[int, memoryview] = {}
 
     def get(self, ticket: Ticket) -> Payload:
         """Borrow the payload of a ticket; its descriptors are closed, mapped or not."""
         try:
             header = _wire.decode(ticket.body)
+            for number in header.gone:
+                self._arenas.pop(number, None)
             _, num_bytes = _wire.layout(header.buffers)
             memory = self._locate(header.place, num_bytes, ticket.fds)
         finally:
             for fd in ticket.fds:
                 os.close(fd)
-        loan = _Loan([ticket.number], self._on_release)
+        loan = _Loan(pending=[ticket.number], on_release=self._on_release)
         buffers = _wire.buffers_in(header.buffers, memory)
         return Payload(meta=header.meta, buffers=buffers, release=loan.release)
 
+    def close(self) -> None:
+        """Let go of the arenas; a payload that is still borrowed keeps its mapping alive."""
+        self._arenas.clear()
+
     def _locate(
-        self,
-        place: _wire.Inline | _wire.InArena | _wire.OneOff,
-        num_bytes: int,
-        fds: tuple[int, ...],
+        self, place: _wire.Inline | _wire.InArena, num_bytes: int, fds: tuple[int, ...]
     ) -> memoryview:
-        match place:
-            case _wire.Inline():
-                _expect(len(fds) == 0, "ticket came with a descriptor that it does not need")
-                memory = _aligned(place.data)
-            case _wire.OneOff():
-                _expect(len(fds) == 1, "ticket came without its memory file")
-                memory = map_sealed(fds[0], num_bytes)
-            case _wire.InArena():
-                _expect(place.offset % ALIGNMENT == 0, "ticket points to an odd place")
-                arena = self._mapped(place.arena_bytes, fds)
-                memory = arena[place.offset : place.offset + num_bytes]
+        if isinstance(place, _wire.Inline):
+            _expect(len(fds) == 0, "ticket came with a descriptor that it does not need")
+            memory = _aligned(place.data)
+        else:
+            _expect(place.offset % PAGE_BYTES == 0, "ticket points to an odd place")
+            arena = self._arena(place, fds)
+            memory = arena[place.offset : place.offset + num_bytes]
         _expect(memory.nbytes == num_bytes, "ticket points outside the memory of this edge")
         return memory
 
-    def _mapped(self, arena_bytes: int, fds: tuple[int, ...]) -> memoryview:
-        if self._arena is None:
-            _expect(len(fds) == 1, "first ticket into the arena came without its memory file")
-            self._arena = map_sealed(fds[0], arena_bytes)
+    def _arena(self, place: _wire.InArena, fds: tuple[int, ...]) -> memoryview:
+        arena = self._arenas.get(place.arena)
+        if arena is None:
+            _expect(len(fds) == 1, "first ticket into an arena came without its memory file")
+            arena = self._arenas[place.arena] = map_sealed(fds[0], place.arena_bytes)
         else:
-            _expect(len(fds) == 0, "ticket came with a second arena")
-        _expect(self._arena.nbytes == arena_bytes, "ticket is for an arena of another size")
-        return self._arena
-
-    def close(self) -> None:
-        """Let go of the arena; a payload that is still borrowed keeps the mapping alive."""
-        self._arena = None
+            _expect(len(fds) == 0, "ticket came with a second file for its arena")
+            _expect(arena.nbytes == place.arena_bytes, "ticket is for an arena of another size")
+        return arena
 
 
-def _expect(holds: bool, message: str) -> None:  # noqa: FBT001  the claim itself
+def _expect(holds: bool, message: str) -> None:  # noqa: FBT001  the claim comes first
     if not holds:
         raise ValueError(message)
 

@@ -24,11 +24,16 @@ MAX_PAYLOAD_BYTES: Final = 1 << 36
 _MAX_BUFFERS: Final = 256
 _MAX_DIMS: Final = 8
 _MAX_NAME: Final = 256
+MAX_GONE: Final = 256
 
 _Size = Annotated[int, Meta(ge=0, le=MAX_PAYLOAD_BYTES)]
 
 
-class BufferHeader(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Wire(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """Base of what is sent: its fields in order, and no more."""
+
+
+class BufferHeader(_Wire, frozen=True, kw_only=True):
     """One buffer of a payload."""
 
     name: Annotated[str, Meta(max_length=_MAX_NAME)]
@@ -36,41 +41,40 @@ class BufferHeader(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     shape: Annotated[tuple[_Size, ...], Meta(max_length=_MAX_DIMS)]
 
 
-class Inline(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+class Inline(_Wire, frozen=True, kw_only=True, tag=0):
     """The bytes lie here."""
 
     data: Annotated[bytes, Meta(max_length=INLINE_BYTES)]
 
 
-class InArena(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """The bytes lie in the arena, whose descriptor comes with the first such ticket."""
+class InArena(
+    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=1
+):
+    """The bytes lie in an arena, whose descriptor comes with the first ticket that names it."""
 
-    offset: _Size
+    arena: Annotated[int, Meta(ge=0)]
     arena_bytes: _Size
+    offset: _Size
 
 
-class OneOff(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
-    """The bytes fill a memory file whose descriptor comes with the ticket."""
-
-
-class Header(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Header(_Wire, frozen=True, kw_only=True):
     """The whole body."""
 
     meta: dict[str, MetaValue]
     buffers: Annotated[tuple[BufferHeader, ...], Meta(max_length=_MAX_BUFFERS)]
-    place: Inline | InArena | OneOff
+    place: Inline | InArena
+    gone: Annotated[tuple[int, ...], Meta(max_length=MAX_GONE)] = ()
+    """Arenas that no ticket will name again."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Header)
 
 
-def encode(
-    payload: Payload, headers: tuple[BufferHeader, ...], place: Inline | InArena | OneOff
-) -> bytes:
+def encode(header: Header) -> bytes:
     """Write a body; raises `ValueError` when the metadata is too much or of a foreign type."""
     try:
-        body = _encoder.encode(Header(dict(payload.meta), headers, place))
+        body = _encoder.encode(header)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"metadata cannot be carried: {error}") from error
     if len(body) > MAX_BODY_BYTES:
@@ -95,7 +99,8 @@ def decode(body: bytes) -> Header:
 def headers_of(payload: Payload) -> tuple[BufferHeader, ...]:
     """Describe the buffers of a payload; raises `ValueError` for what cannot be carried."""
     headers = tuple(
-        BufferHeader(buffer.name, buffer.dtype, tuple(buffer.shape)) for buffer in payload.buffers
+        BufferHeader(name=buffer.name, dtype=buffer.dtype, shape=tuple(buffer.shape))
+        for buffer in payload.buffers
     )
     check_headers(headers)
     for buffer, header in zip(payload.buffers, headers, strict=True):

@@ -17,7 +17,7 @@ from stagemesh.spec.connector import ConnectorSpec, Reach
 class SharedMemoryOptions:
     """What `extra` may hold."""
 
-    arena_bytes: Annotated[int, Range(minimum=65536)] = 8 * 1024 * 1024
+    arena_bytes: Annotated[int, Range(minimum=128 * 1024)] = 8 * 1024 * 1024
     """Bytes shared by two replicas of an edge, in whole pages; taken only as far as used."""
 
 
@@ -26,6 +26,7 @@ CONNECTOR = ConnectorSpec(
     config_names=("SharedMemoryConnector",),
     summary="anonymous shared memory between processes of one host",
     reach=Reach.HOST,
+    is_default=True,
     options=SharedMemoryOptions,
     sender="stagemesh.connectors._shared_memory:SharedMemorySender",
     receiver="stagemesh.connectors._shared_memory:SharedMemoryReceiver",

@@ -1,8 +1,9 @@
 """The running half of the `fake` engine: counts steps, computes nothing, needs nothing but Python.
 
-An echo gives back the text and the buffers of its input. A programmed output `i` has the text of all
-inputs followed by `#i`, and `output_bytes` bytes of the value `i` in the buffer `data`. The last output
-carries the finish. Requests are served in the order they came, `max_num_seqs` in a step.
+An echo gives back the text and the buffers of its input. A programmed output `i` has the text of
+all inputs followed by `#i`, and `output_bytes` bytes of the value `i` in the buffer `data`. The
+last output carries the finish. Requests are served in the order they came, `max_num_seqs` in a
+step.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EXIT_CODE: Final = 3
 """Exit code of a process that the program ends."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
     """A live request; changes as it goes."""
 

@@ -1,12 +1,12 @@
 """The running half of the `generation` engine: sessions of a module, batched by bucket.
 
-Each session that is ready waits in line from the moment it became ready; a step takes the bucket of the
-first in line and everyone behind it with an equal key, at most `max_num_seqs`. Served sessions go to the
-end of the line, so no bucket starves.
+Each session that is ready waits in line from the moment it became ready; a step takes the bucket of
+the first in line and everyone behind it with an equal key, at most `max_num_seqs`. Served sessions
+go to the end of the line, so no bucket starves.
 
-A module that refuses a parameter or an input (`ValueError`) fails that request alone. A batch that raises
-fails all of its requests: sessions have state, and running some of them again after a half-done unit
-could give a wrong answer silently.
+A module that refuses a parameter or an input (`ValueError`) fails that request alone. A batch that
+raises fails all of its requests: sessions have state, and running some of them again after a
+half-done unit could give a wrong answer silently.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from stagemesh.spec.reference import resolve
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
     """A live request; changes as it goes."""
 
@@ -73,7 +73,7 @@ class GenerationEngine:
         self._places = itertools.count()
 
     def load(self) -> None:
-        """Call the stage's loader with the folder of the whole model and its `additional_config`."""
+        """Call the stage's loader with the model's folder and the stage's `additional_config`."""
         context = self._context
         if context.loader is None:
             message = f"stage `{context.stage}` names no loader, which engine `generation` needs"
@@ -162,7 +162,7 @@ class GenerationEngine:
         self._module = None
 
     def _queue(self, state: _Request) -> None:
-        """Ask the session for its next unit and put it at the end of the line, unless it stands in it."""
+        """Ask the session for its next unit; it joins the line's end unless it stands in it."""
         assert state.session is not None
         waiting = state.bucket is not None
         state.bucket = state.session.bucket()
@@ -209,7 +209,7 @@ class GenerationEngine:
 
 
 def _fault(error: Exception, kind: FaultKind | None = None) -> EngineFault:
-    """Turn an exception into a fault: `ValueError` is the request's, anything else is ours and logged."""
+    """Turn an exception into a fault: `ValueError` is the request's, all else is logged as ours."""
     if kind is None and isinstance(error, ValueError):
         return EngineFault(kind=FaultKind.INVALID_REQUEST, message=str(error))
     _LOG.error("a unit of work failed", exc_info=error)

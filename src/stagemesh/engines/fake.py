@@ -10,8 +10,8 @@ from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
 from stagemesh.spec.pipeline import ExecutionType
 
 FailAt: TypeAlias = Literal["load", "add", "append", "step", "raise", "exit", "stall"]
-"""Where it goes wrong: `load` raises, `add`, `append` and `step` fail the request, `raise` makes `step`
-raise, `exit` ends the process, and `stall` says nothing more without having work."""
+"""Where it goes wrong: `load` raises; `add`, `append` and `step` fail the request; `raise` makes
+`step` raise, `exit` ends the process, and `stall` says nothing more without having work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

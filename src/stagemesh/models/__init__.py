@@ -1,1 +1,1 @@
-"""One folder per model family: topology and facts in pipeline.py without torch, networks beside it."""
+"""One folder per model family: topology and facts in `pipeline.py`, networks beside it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.plan.report import Report
@@ -17,9 +18,12 @@ MAX_RANKS: Final = 2**12
 
 def check_stack(stack: Stack, report: Report) -> bool:
     """Report what is wrong with a stage's axes; return whether its ranks can be counted at all."""
-    layout = [*_misfits(stack), *_excluded_pairs(stack), *_too_many_ranks(stack)]
-    report.add(*layout)
-    if layout:
+    misfits = list(_misfits(stack))
+    kind = stack.stage.execution_type
+    stack = replace(stack, axes=tuple(item for item in stack.axes if kind in item.axis.fits))
+    contradictions = [*_excluded_pairs(stack), *_too_many_ranks(stack)]
+    report.add(*misfits, *contradictions)
+    if contradictions:
         return False
     for item in stack.axes:
         mismatch = _size_mismatch(stack, item)
@@ -37,7 +41,7 @@ def check_stack(stack: Stack, report: Report) -> bool:
         )
         report.add(*(_placed(stack, item, finding) for finding in item.axis.check(view)))
     report.add(*_binding_conflicts(stack))
-    return True
+    return not misfits
 
 
 def _misfits(stack: Stack) -> Iterator[Diagnostic]:

@@ -15,9 +15,6 @@ from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
-DEFAULT_CONNECTOR: Final = "SharedMemoryConnector"
-"""Carries the edges for which no connector was named."""
-
 Edge: TypeAlias = tuple[int, int]
 
 
@@ -87,7 +84,7 @@ def plan_edges(
     named = _named_connectors(edges, settings, report)
     _report_unused(named, settings, report)
     stages = {stage.stage_id: stage for stage in pipeline.stages}
-    default = connectors[DEFAULT_CONNECTOR]
+    default = next(spec for spec in connectors.values() if spec.is_default)
     planned = []
     for edge in edges:
         chosen = settings.connectors[named[edge].name] if edge in named else None

@@ -10,7 +10,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stagemesh.config.settings import Sourced
@@ -57,13 +57,19 @@ class Placement:
     """The devices, with their number decided."""
 
 
-@dataclass(slots=True, kw_only=True)
 class _Load:
-    """What lies on the devices so far."""
+    """What lies on the devices so far: bytes, ranks, and the bytes of each stage."""
 
-    bytes: dict[int, int] = field(default_factory=dict)
-    ranks: dict[int, int] = field(default_factory=dict)
-    stages: dict[int, dict[str, int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.bytes: dict[int, int] = {}
+        self.ranks: dict[int, int] = {}
+        self.stages: dict[int, dict[str, int]] = {}
+
+    def copy(self) -> _Load:
+        """Return one to try a placement on."""
+        trial = _Load()
+        trial.bytes, trial.ranks = dict(self.bytes), dict(self.ranks)
+        return trial
 
     def put(self, wish: Wish, replicas: Sequence[DeviceIds]) -> None:
         for device in itertools.chain.from_iterable(replicas):
@@ -92,6 +98,8 @@ def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement
                 if replicas is not None:
                     load.put(wish, replicas)
                     placed[wish.stage_id] = replicas
+    if devices.count is None:
+        _check_gaps(load, wishes, report)
     count = devices.count if devices.count is not None else max(load.ranks, default=0) + 1
     resolved = devices.resolved(count)
     _check_memory(load, resolved, devices, wishes, report)
@@ -182,7 +190,7 @@ def _place_freely(
     wish: Wish, devices: Devices, load: _Load, report: Report
 ) -> tuple[DeviceIds, ...] | None:
     replicas: list[DeviceIds] = []
-    trial = _Load(bytes=dict(load.bytes), ranks=dict(load.ranks))
+    trial = load.copy()
     for _ in range(wish.num_replicas):
         chosen = (
             _fresh(wish.world, trial)
@@ -227,6 +235,23 @@ def _no_room(wish: Wish, devices: Devices, found: int) -> Diagnostic:
         f" and `{found}` have room",
         notes=wish.notes,
         help=_more_memory(devices),
+    )
+
+
+def _check_gaps(load: _Load, wishes: Sequence[Wish], report: Report) -> None:
+    """Where devices are as many as the plan needs, an id that none uses is a slip of the pen."""
+    last = max(load.ranks, default=0)
+    skipped = next((device for device in range(last) if device not in load.ranks), None)
+    if skipped is None:
+        return
+    origins = {wish.stage: wish.listed.origin for wish in wishes if wish.listed is not None}
+    report.add(
+        Diagnostic(
+            code="PL017",
+            message=f"device `{last}` is used and device `{skipped}` is not",
+            origin=next((origins[stage] for stage in load.stages[last]), None),
+            help="number devices from `0` without gaps, or say how many there are with `--devices`",
+        )
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,6 +147,7 @@ class EdgeIn:
         """Answer releases over `stream`."""
         self._stream = stream
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._receiver = connector.receiver(self._released)
         self._seqs: dict[Key, int] = {}
 
@@ -184,11 +186,14 @@ class EdgeIn:
         self._receiver.close()
 
     def _released(self, number: int) -> None:
+        if threading.get_ident() == self._thread:
+            self._stream.send(Ack(number=number))
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
             self._loop.call_soon_threadsafe(self._stream.send, Ack(number=number))
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class Peer:
     """A stream to another process, with the edges on it."""
 

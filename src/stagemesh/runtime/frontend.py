@@ -7,6 +7,7 @@ machines in `runtime/core`; this is the shell that carries them out on streams.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,7 @@ from stagemesh.errors import (
     StagemeshError,
 )
 from stagemesh.plan.values import Plan
+from stagemesh.runtime import messages
 from stagemesh.runtime.core.request import Action, End, Release, Request, SendCancel
 from stagemesh.runtime.core.router import Router
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
@@ -44,8 +46,10 @@ from stagemesh.runtime.supervisor import Place
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.payload import Payload
 
+_log: Final = logging.getLogger(__name__)
 
-@dataclass(slots=True)
+
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Live:
     """A request that some replica still holds."""
 
@@ -99,9 +103,16 @@ class Frontend:
             raise ClosedError("the system is closed")
         if call.request_id in self._live:
             raise InvalidRequestError(f"request `{call.request_id}` is still running")
-        route = self._route()
+        if not 0 < len(call.request_id) <= messages.MAX_NAME:
+            raise InvalidRequestError(f"a request's name has 1 to {messages.MAX_NAME} characters")
         self._epoch += 1
         key = Key(rid=call.request_id, epoch=self._epoch)
+        route = self._route()
+        try:
+            submits = self._submits(key, route, call)
+        except InvalidRequestError:
+            self._release(route)
+            raise
         seats = {
             stage.stage_id: Seat(stage=stage.name, replica=route[stage.stage_id])
             for stage in self._plan.stages
@@ -112,7 +123,9 @@ class Frontend:
         self._live[key.rid] = live
         for stage in seats:
             running.progress(stage, StageState.WAITING, {})
-        self._submit(live, call)
+        for stage, submit in submits.items():
+            self._send(live, stage, submit)
+        self._prompt(live, call.prompt)
         if call.timeout_s is not None:
             error = DeadlineError(f"request `{key.rid}` not done after {call.timeout_s:g} s")
             live.deadline = self._loop.call_later(call.timeout_s, self._cancel, live, error)
@@ -124,9 +137,11 @@ class Frontend:
         peer = self._peers.pop(place, None)
         if peer is not None:
             peer.close()
-        for live in list(self._live.values()):
-            if live.route[place.stage] == place.replica:
-                self._failed(live, place, reason)
+        bound = [live for live in self._live.values() if live.route[place.stage] == place.replica]
+        for live in bound:
+            self._failed(live, place, reason)
+        if not bound:
+            _log.error("%s", reason)  # no request tells of it
 
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
@@ -157,35 +172,50 @@ class Frontend:
         for stage in self._plan.stages:
             replica = self._routers[stage.stage_id].pick()
             if replica is None:
-                for bound, chosen in route.items():
-                    self._routers[bound].release(chosen)
+                self._release(route)
                 raise StageFailedError(
                     f"stage `{stage.name}` has no replica left", stage=stage.name
                 )
             route[stage.stage_id] = replica
         return route
 
-    def _submit(self, live: _Live, call: Call) -> None:
-        key = live.running.key
-        for stage in reversed(self._plan.stages):  # consumers first: they wait for their producers
+    def _release(self, route: Mapping[int, int]) -> None:
+        for stage, replica in route.items():
+            self._routers[stage].release(replica)
+
+    def _submits(self, key: Key, route: Mapping[int, int], call: Call) -> dict[int, Submit]:
+        """Return what each stage is told, consumers first, all of it known to be sendable."""
+        submits = {}
+        for stage in reversed(self._plan.stages):
             targets = {
-                edge.target: live.route[edge.target]
+                edge.target: route[edge.target]
                 for edge in self._plan.edges
                 if edge.source == stage.stage_id
             }
             params = dict(call.params.get(stage.stage_id, {}))
-            peer = self._peer(live, stage.stage_id)
-            if peer is not None:
-                peer.stream.send(Submit(key=key, params=params, targets=targets))
+            submit = Submit(key=key, params=params, targets=targets)
+            try:
+                messages.encode(submit)
+            except (ProtocolError, TypeError, ValueError, OverflowError) as error:
+                raise InvalidRequestError(f"the request cannot be sent: {error}") from error
+            submits[stage.stage_id] = submit
+        return submits
+
+    def _prompt(self, live: _Live, prompt: Payload) -> None:
         for stage in self._plan.stages:
             peer = self._peer(live, stage.stage_id)
             if not stage.input_sources and peer is not None and peer.out is not None:
                 try:
-                    peer.out.send(key, call.prompt, last=True)
+                    peer.out.send(live.running.key, prompt, last=True)
                 except ValueError as error:
                     refusal = InvalidRequestError(f"the prompt cannot be carried: {error}")
                     self._cancel(live, refusal)
                     raise refusal from error
+
+    def _send(self, live: _Live, stage: int, message: Message) -> None:
+        peer = self._peer(live, stage)
+        if peer is not None:  # else it has died, which ends the request in its own way
+            peer.stream.send(message)
 
     def _peer(self, live: _Live, stage: int) -> Peer | None:
         return self._peers.get(Place(stage=stage, replica=live.route[stage]))
@@ -285,11 +315,10 @@ class Frontend:
         for action in actions:
             match action:
                 case SendCancel(stage=stage):
+                    self._send(live, stage, Cancel(key=key))
                     peer = self._peer(live, stage)
-                    if peer is not None:
-                        peer.stream.send(Cancel(key=key))
-                        if peer.out is not None:
-                            peer.out.drop(key)
+                    if peer is not None and peer.out is not None:
+                        peer.out.drop(key)
                 case Release(stage=stage):
                     self._routers[stage].release(live.route[stage])
                 case End(error=error):

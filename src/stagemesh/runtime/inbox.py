@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
 from stagemesh.runtime.messages import Key
@@ -76,23 +75,20 @@ class Inbox:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._commands: deque[Command] = deque()
-        self._filled = threading.Condition()
+        self._commands: SimpleQueue[Command] = SimpleQueue()
 
     def put(self, command: Command) -> None:
         """Add a command and wake the engine if it sleeps."""
-        with self._filled:
-            self._commands.append(command)
-            self._filled.notify()
+        self._commands.put(command)
 
     def take(self, *, wait: bool) -> Sequence[Command]:
         """Return all that has come; with `wait` sleep until there is something.
 
         The sleep needs no deadline: the end of the supervisor's stream ends the whole process.
         """
-        with self._filled:
-            while wait and not self._commands:
-                self._filled.wait()
-            commands = list(self._commands)
-            self._commands.clear()
-            return commands
+        commands = [self._commands.get()] if wait else []
+        while True:
+            try:
+                commands.append(self._commands.get_nowait())
+            except Empty:
+                return commands

@@ -4,7 +4,7 @@ A frame is its length (4 bytes), the number of descriptors that come with it (1 
 message in MessagePack. Whatever does not decode to exactly one of these types is a `ProtocolError`,
 which ends the stream it came on.
 
-supervisor -> stage   Setup PeerUp Stop
+supervisor -> stage   Setup PeerUp Welcome Stop
 stage -> supervisor   Ready Fatal
 caller -> stage       Submit Cancel
 stage -> caller       Progress Finished Failed Cancelled
@@ -29,6 +29,8 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Longest message; bulk data never travels in one."""
 MAX_FDS: Final = 8
 """Most descriptors of one message."""
+MAX_NAME: Final = 256
+"""Longest name of a request."""
 
 _Text = Annotated[str, Meta(max_length=64 * 1024)]
 _Count = Annotated[int, Meta(ge=0)]
@@ -39,14 +41,18 @@ class ProtocolError(StagemeshError):
     """The other end said something that it must not say."""
 
 
-class Key(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Wire(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """Base of what is sent: its fields in order, and no more."""
+
+
+class Key(_Wire, frozen=True, kw_only=True):
     """One request: its name and the epoch that tells it from an earlier one of that name."""
 
-    rid: Annotated[str, Meta(min_length=1, max_length=256)]
+    rid: Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
     epoch: _Count
 
 
-class Setup(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+class Setup(_Wire, frozen=True, kw_only=True, tag=1):
     """What a stage process is to be; the first message on its control stream.
 
     The plan travels in its saved form, so that what is run is what can be read back.
@@ -58,30 +64,34 @@ class Setup(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, ta
     replica: _Count
 
 
-class PeerUp(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+class PeerUp(_Wire, frozen=True, kw_only=True, tag=2):
     """A stream to another process, as a descriptor: a stage's replica, or the caller for `None`."""
 
     stage: _Count | None
     replica: _Count
 
 
-class Stop(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+class Stop(_Wire, frozen=True, kw_only=True, tag=3):
     """Close the engine and exit."""
 
 
-class Ready(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+class Welcome(_Wire, frozen=True, kw_only=True, tag=14):
+    """Every peer has been named: load the engine."""
+
+
+class Ready(_Wire, frozen=True, kw_only=True, tag=4):
     """The engine is loaded."""
 
     load_s: float
 
 
-class Fatal(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
+class Fatal(_Wire, frozen=True, kw_only=True, tag=5):
     """The stage cannot go on; the process exits after this."""
 
     reason: str
 
 
-class Submit(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
+class Submit(_Wire, frozen=True, kw_only=True, tag=6):
     """A request for this replica, with the replica of every stage that it feeds."""
 
     key: Key
@@ -89,20 +99,24 @@ class Submit(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, t
     targets: dict[int, int]
 
 
-class Cancel(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
+class Cancel(_Wire, frozen=True, kw_only=True, tag=7):
     """Forget a request; answered by its terminal message, whichever that is."""
 
     key: Key
 
 
-class Progress(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
+class Progress(
+    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=8
+):
     """What a stage has done for a request so far."""
 
     key: Key
     units: _Units
 
 
-class Finished(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):
+class Finished(
+    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=9
+):
     """A stage is done with a request, and everything it said has been sent."""
 
     key: Key
@@ -111,7 +125,9 @@ class Finished(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
     first_output_s: float | None
 
 
-class Failed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=10):
+class Failed(
+    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=10
+):
     """A stage could not serve a request; others go on."""
 
     key: Key
@@ -119,13 +135,15 @@ class Failed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, t
     message: _Text
 
 
-class Cancelled(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=11):
+class Cancelled(
+    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=11
+):
     """A stage has forgotten a request, as it was asked to."""
 
     key: Key
 
 
-class Chunk(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=12):
+class Chunk(_Wire, frozen=True, kw_only=True, tag=12):
     """One payload of a request on an edge; `number` and `body` are the connector's ticket."""
 
     key: Key
@@ -135,7 +153,7 @@ class Chunk(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, ta
     last: bool
 
 
-class Ack(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=13):
+class Ack(_Wire, frozen=True, kw_only=True, tag=13):
     """The consumer is done with a ticket."""
 
     number: _Count
@@ -143,9 +161,8 @@ class Ack(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
 
 Terminal: TypeAlias = Finished | Failed | Cancelled
 """The last thing that a stage says about a request, exactly once."""
-Message: TypeAlias = (
-    Setup | PeerUp | Stop | Ready | Fatal | Submit | Cancel | Progress | Terminal | Chunk | Ack
-)
+_Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal
+Message: TypeAlias = _Control | Submit | Cancel | Progress | Terminal | Chunk | Ack
 """Everything that can be said."""
 
 _encoder: Final = msgspec.msgpack.Encoder()

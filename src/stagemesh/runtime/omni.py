@@ -188,7 +188,7 @@ class AsyncOmni:
 class Omni:
     """A running model for synchronous callers, on any thread; started when constructed."""
 
-    def __init__(  # noqa: PLR0913  every way in which a model is configured, by keyword
+    def __init__(
         self,
         model: str | Plan,
         *,
@@ -197,7 +197,6 @@ class Omni:
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         async_chunk: bool | Unset = UNSET,
         devices: str | int | Unset = UNSET,
-        start_timeout_s: float = _START_S,
     ) -> None:
         """Plan `model`, or take a plan as it is, and start it.
 
@@ -216,15 +215,15 @@ class Omni:
         # Also when the object is forgotten, and at the exit of the interpreter.
         self._finalizer = weakref.finalize(self, _shut_down, self._system, self._thread)
         try:
-            self._thread.call(self._system.start(timeout_s=start_timeout_s))
+            self._thread.call(self._system.start())
         except BaseException:
             self.close()
             raise
 
     @classmethod
-    def from_plan(cls, plan: Plan, *, start_timeout_s: float = _START_S) -> Self:
+    def from_plan(cls, plan: Plan) -> Self:
         """Start exactly this plan."""
-        return cls(plan, start_timeout_s=start_timeout_s)
+        return cls(plan)
 
     @property
     def pids(self) -> Mapping[Place, int]:

@@ -33,6 +33,7 @@ from stagemesh.runtime.messages import (
     Setup,
     Stop,
     Submit,
+    Welcome,
 )
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
@@ -108,6 +109,8 @@ class StageIO:
             case PeerUp(stage=stage, replica=replica):
                 (fd,) = fds
                 self._attach(CALLER if stage is None else stage, replica, fd)
+            case Welcome():
+                self._assignment.set_result(self._assigned)
             case Stop():
                 self._inbox.put(Quit())
             case _:
@@ -121,7 +124,7 @@ class StageIO:
         self._stage = plan.stage(setup.stage)
         num_inputs = max(len(self._stage.input_sources), 1)
         self._requests = StageRequests(self._inbox, num_inputs, self._tell_caller)
-        self._assignment.set_result(Assignment(plan=plan, stage=self._stage, replica=setup.replica))
+        self._assigned = Assignment(plan=plan, stage=self._stage, replica=setup.replica)
 
     def _attach(self, stage: int, replica: int, fd: int) -> None:
         where = (stage, replica)

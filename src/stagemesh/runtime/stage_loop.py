@@ -71,7 +71,7 @@ class Target:
     """Whether payloads go as they appear rather than when the request has finished here."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Route:
     """The way of one request over one edge."""
 
@@ -91,7 +91,7 @@ class _Route:
         return ready
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Live:
     """A request that the engine holds."""
 

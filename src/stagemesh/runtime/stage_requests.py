@@ -31,7 +31,7 @@ _PROGRESS_S: Final = 0.1
 """Shortest time between two reports of progress of one request."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Held:
     """A request of this process."""
 

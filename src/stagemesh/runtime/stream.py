@@ -17,8 +17,9 @@ from typing import Final
 from stagemesh.runtime import messages
 from stagemesh.runtime.messages import FRAME_HEAD, Chunk, Message, PeerUp, ProtocolError
 
-_READ_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 64 * 1024
 _FD_BYTES: Final = array.array("i").itemsize
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(messages.MAX_FDS * _FD_BYTES)
 
 OnMessage = Callable[[Message, tuple[int, ...]], None]
 """Takes a message and owns the descriptors; raises `ProtocolError` for what does not belong."""
@@ -36,9 +37,11 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._on_message = on_message
         self._on_eof = on_eof
+        self._scratch = memoryview(bytearray(_READ_BYTES))
         self._incoming = bytearray()
         self._incoming_fds: deque[int] = deque()
         self._outgoing: deque[tuple[memoryview, tuple[int, ...]]] = deque()
+        self._waits_to_write = False
         self._closed = False
         self._loop.add_reader(sock, self._readable)
 
@@ -83,7 +86,9 @@ class Stream:
             try:
                 sent = self._sock.sendmsg([frame], ancillary)
             except (BlockingIOError, InterruptedError):
-                self._loop.add_writer(self._sock, self._writable)
+                if not self._waits_to_write:
+                    self._waits_to_write = True
+                    self._loop.add_writer(self._sock, self._writable)
                 return
             except OSError:
                 self._lost()
@@ -93,15 +98,15 @@ class Stream:
                 self._outgoing[0] = (frame[sent:], ())
             else:
                 self._outgoing.popleft()
-        self._loop.remove_writer(self._sock)
+        if self._waits_to_write:
+            self._waits_to_write = False
+            self._loop.remove_writer(self._sock)
 
     def _readable(self) -> bool:
         """Take in what has come; whether there was anything."""
         try:
-            data, ancillary, flags, _ = self._sock.recvmsg(
-                _READ_BYTES,
-                socket.CMSG_SPACE(messages.MAX_FDS * _FD_BYTES),
-                socket.MSG_CMSG_CLOEXEC,
+            count, ancillary, flags, _ = self._sock.recvmsg_into(
+                [self._scratch], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
             )
         except (BlockingIOError, InterruptedError):
             return False
@@ -113,10 +118,10 @@ class Stream:
                 fds = array.array("i")
                 fds.frombytes(raw[: len(raw) - len(raw) % _FD_BYTES])
                 self._incoming_fds.extend(fds)
-        if not data or flags & socket.MSG_CTRUNC:
+        if not count or flags & socket.MSG_CTRUNC:
             self._lost()
             return False
-        self._incoming += data
+        self._incoming += self._scratch[:count]
         try:
             self._parse()
         except ProtocolError:

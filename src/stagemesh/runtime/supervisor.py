@@ -17,7 +17,7 @@ from typing import Final
 from stagemesh.errors import StartupError
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan, StagePlan
-from stagemesh.runtime.messages import PROTOCOL, PeerUp, Setup, Stop
+from stagemesh.runtime.messages import PROTOCOL, PeerUp, Setup, Stop, Welcome
 from stagemesh.runtime.process import StageProcess
 from stagemesh.spec.registry import ENGINES
 
@@ -131,6 +131,8 @@ class Supervisor:
             for source in self._replicas(edge.source):
                 for target in self._replicas(edge.target):
                     self._connect(source, target)
+        for process in self._processes.values():
+            process.control.send(Welcome())
 
     def _connect(self, source: Place, target: Place) -> None:
         one, other = socket.socketpair()

@@ -1,4 +1,4 @@
-"""What an axis is for a plan: where it fits, what it does to the world, and which layouts it allows.
+"""What an axis is for a plan: where it fits, what it does to the world, what it allows.
 
 An axis is one file in `axes/` that exports `AXIS`. The planner knows no axis by name: it asks the
 declaration. Ranks are numbered with the axis of the lowest `mesh_position` slowest.
@@ -114,7 +114,7 @@ class Axis:
     size_from: Mapping[ExecutionType, tuple[str, ...]] = field(default_factory=dict)
     """Axes whose product must equal the size, by stage kind; empty when the size is free."""
     overlay: tuple[str, ...] | None = None
-    """For axes that reuse ranks: the axes whose groups are united; `None` takes a prefix of the world."""
+    """For axes that reuse ranks: the axes whose groups are united; `None` is a prefix of all."""
     supplies_world: bool = False
     """Whether it brings the ranks itself when no other axis does."""
     excludes: Mapping[str, str] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """The contract of a connector: how payloads cross one edge between two stage replicas.
 
-The runtime owns the stream between both ends and its order; the connector owns the memory. A sender turns
-a payload into a `Ticket`, the runtime carries the ticket over the stream, the receiver turns it back into
-a borrowed payload. Releasing that payload makes the runtime carry the ticket's number back to
-`Sender.released`. So readiness is always pushed, and no connector polls.
+The runtime owns the stream between both ends and its order; the connector owns the memory. A
+sender turns a payload into a `Ticket`, the runtime carries the ticket over the stream, the
+receiver turns it back into a borrowed payload. Releasing that payload makes the runtime carry the
+ticket's number back to `Sender.released`. So readiness is always pushed, and no connector polls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ticket:
     """What travels over the stream for one payload."""
 
     number: int
-    """Names the payload on this edge until it is released; a sender may use a number again after that."""
+    """Names the payload on this edge until it is released; then it may be used again."""
     body: bytes
     """What the receiver needs to find it; small payloads lie in here whole."""
     fds: tuple[int, ...] = ()
@@ -84,12 +84,14 @@ class ConnectorSpec:
     """One line for listings."""
     reach: Reach
     """How far it carries."""
+    is_default: bool = False
+    """Whether it carries the edges for which no connector was named; one of all connectors does."""
     options: type = NoOptions
     """Dataclass of what `extra` may hold."""
     sender: str
     """Reference of a function `(options) -> Sender`."""
     receiver: str
-    """Reference of a function `(options, on_release: Callable[[int], None]) -> Receiver`; thread-safe."""
+    """Reference of a `ReceiverFactory`."""
 
 
 class SenderFactory(Protocol):

@@ -1,8 +1,9 @@
 """Diagnostics: what the user got wrong, as data. Rendered to text and JSON from the same values.
 
-A message is lower case without a full stop, with the got and the allowed value in backticks; `notes` point
-to other places, `help` says what to do. Codes are stable: two letters for the topic and three digits
-(`CF` configuration files, `AX` axes, `PL` plan, `MD` models, `RT` requests and run time, `CL` command line).
+A message is lower case without a full stop, with the got and the allowed value in backticks;
+`notes` point to other places, `help` says what to do. Codes are stable: two letters for the topic
+and three digits (`CF` configuration files, `AX` axes, `PL` plan, `MD` models, `RT` requests and
+run time, `CL` command line).
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 The declaration (`EngineSpec`, exported as `ENGINE` by `engines/<name>.py`) is free of torch; its
 `factory` is a reference that only a running stage resolves.
 
-Life of a request: `add`, then inputs by `append` (the last one with `last=True`), then outputs from
-`step` until one has `finish` or `error`. After `cancel` no further output of that request appears.
-`has_work` is false while every request is finished, paused or waits for input, so nothing ever spins.
-`step` may block for one model step, never for work.
+Life of a request: `add`, then inputs by `append` (the last one with `last=True`), then outputs
+from `step` until one has `finish` or `error`. After `cancel` no further output of that request
+appears. `has_work` is false while every request is finished, paused or waits for input, so nothing
+ever spins. `step` may block for one model step, never for work.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ class Engine(Protocol):
     """The running half of an engine."""
 
     def load(self) -> None:
-        """Load weights and be ready to step; raises on failure, which fails the start of the stage."""
+        """Load weights and be ready to step; raising fails the start of the stage."""
         ...
 
     def add(self, request: EngineRequest) -> None:
-        """Take a request; a parameter it cannot use becomes an output with `error`, not an exception."""
+        """Take a request; a parameter it cannot use becomes an output with `error`."""
         ...
 
     def append(self, request_id: str, payload: Payload, *, last: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a checkpoint says about the network of one stage, so that layouts are checked before loading."""
+"""What a checkpoint says about the network of one stage, to check layouts before loading."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What a model implements so that the `generation` engine can run it as a stage.
 
-The engine owns scheduling (queues, buckets, batches, pausing); the module owns the network. A module is
-single-device code: it gets sessions that are ready and runs one unit of work for each of them as a batch.
+The engine owns scheduling (queues, buckets, batches, pausing); the module owns the network. A
+module is single-device code: it gets sessions that are ready and runs one unit of work for each of
+them as a batch.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class GenerationLoader(Protocol):
     ) -> GenerationModule:
         """Load the weights below `folder` (the checkpoint of the whole model).
 
-        `args` are the engine arguments of the stage; with `async_chunk` the module emits chunks as early
-        as it can, otherwise one payload per request.
+        `args` are the engine arguments of the stage; with `async_chunk` the module emits chunks as
+        early as it can, otherwise one payload per request.
         """
         ...

@@ -1,4 +1,4 @@
-"""Where a value came from. Every configured value carries one, and equality of values ignores it."""
+"""Where a value came from. Every configured value carries an origin; equality ignores it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Layer(IntEnum):
-    """The layers of configuration; a higher one wins. This is the precedence table of the system."""
+    """The layers of configuration; a higher one wins. This is the precedence table."""
 
     DEFAULT = 0
     """Default of the field itself."""

@@ -1,7 +1,8 @@
 """L1 of an axis: how requests or tensors are routed over it and how its results come together.
 
-Both hierarchies are closed: subclassing a pattern outside this module raises `TypeError`. New axes pick
-from these patterns; they cannot add one, because the runtime has to know what each pattern means.
+Both hierarchies are closed: subclassing a pattern outside this module raises `TypeError`. New axes
+pick from these patterns; they cannot add one, because the runtime has to know what each pattern
+means.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What travels on an edge: metadata plus named buffers, without any torch or numpy type.
 
-A received buffer is *borrowed*: it is valid until `Payload.release` and read-only. Whoever keeps data
-longer copies it first. Releasing returns the memory (and its credit) to the producer.
+A received buffer is *borrowed*: it is valid until `Payload.release` and read-only. Whoever keeps
+data longer copies it first. Releasing returns the memory (and its credit) to the producer.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class StagePipelineConfig:
     model_subdir: str = "."
     """Folder of its weights inside the checkpoint."""
     loader: str | None = None
-    """Reference `module:function` of the network's loader; `None` where the engine knows how to load it."""
+    """Reference of the network's loader; `None` where the engine knows how to load it."""
     options: type = NoOptions
     """Dataclass of what `additional_config` may hold for this stage."""
     params: type = NoOptions
@@ -63,7 +63,7 @@ class StagePipelineConfig:
     sampling_constraints: Mapping[str, object] = field(default_factory=dict)
     """Parameters that a deploy file cannot override."""
     async_chunk_process_next_stage_input_func: str | None = None
-    """Reference of a `BridgeFactory` that turns this stage's output into the next one's input by chunk."""
+    """Reference of a `BridgeFactory` that makes the next stage's input, chunk by chunk."""
     custom_process_next_stage_input_func: str | None = None
     """Reference of a `BridgeFactory` for handing over the whole payload at once."""
     produces_chunks: bool = False

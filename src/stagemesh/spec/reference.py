@@ -8,7 +8,7 @@ import importlib
 def resolve(reference: str) -> object:
     """Import and return what `module:attribute` names.
 
-    Raises `ValueError` for a malformed reference, `ImportError` or `AttributeError` when it leads nowhere.
+    Raises `ValueError` for a malformed reference, `ImportError` or `AttributeError` for a dead one.
     """
     module_name, separator, attribute = reference.partition(":")
     if not separator or not module_name or not attribute:

@@ -1,9 +1,9 @@
 """Finds plug-ins: files of one folder per kind, and entry points of other distributions.
 
-A plug-in's name is its file's name (for models, its folder's), so listing names imports nothing. A file
-whose name starts with `_` is no plug-in. A third party adds an entry point in the group of the kind
-(`stagemesh.axes`, ...) whose name is the plug-in's name and whose value is the declaring module.
-A plug-in that cannot be loaded is an error that names it, never a silent drop.
+A plug-in's name is its file's name (for models, its folder's), so listing names imports nothing. A
+file whose name starts with `_` is no plug-in. A third party adds an entry point in the group of
+the kind (`stagemesh.axes`, ...) whose name is the plug-in's name and whose value is the declaring
+module. A plug-in that cannot be loaded is an error that names it, never a silent drop.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PluginKind(Generic[Declaration]):
         return tuple(found for name in sorted(self.modules()) for found in self.load(name))
 
     def load(self, name: str) -> tuple[Declaration, ...]:
-        """Load what one plug-in declares; raises `KeyError` for an unknown name, else `PluginError`."""
+        """Load what one plug-in declares; raises `KeyError` for an unknown name."""
         module_name = self.modules()[name]
         try:
             module = importlib.import_module(module_name)

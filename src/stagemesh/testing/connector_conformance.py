@@ -261,16 +261,16 @@ class ConnectorConformance:
             self.refused_or_read(edge, Ticket(number=0, body=noise))
 
     @_SHARED
-    @given(data=st.data())
-    def test_a_damaged_ticket_never_leads_outside(self, data: st.DataObject) -> None:
+    @given(changes=st.lists(st.tuples(st.integers(0, _LIMIT), st.integers(0, 255)), min_size=1))
+    def test_a_damaged_ticket_never_leads_outside(self, changes: list[tuple[int, int]]) -> None:
         """A ticket with changed bytes is a `ValueError`, or a payload that can be read."""
         with self.edge() as edge:
             edge.carry(payload_of(self.room_bytes))
             ticket = edge.sender.put(payload_of(self.room_bytes, 2, {"note": "x"}))
             assert ticket is not None
             body = bytearray(ticket.body)
-            for _ in range(data.draw(st.integers(1, 3))):
-                body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+            for place, value in changes:
+                body[place % len(body)] = value
             self.refused_or_read(edge, Ticket(number=1, body=bytes(body), fds=ticket.fds))
 
     def test_a_foreign_descriptor_is_refused(self) -> None:

@@ -1,8 +1,8 @@
 """The `ar` engine: continuous batching over decoder models of `transformers`, as published.
 
-This module is the declaration. `engine` steps, `request` follows one request, `scheduler` decides what a
-step computes, `blocks` counts the cache that `cache` holds, `attention` reads it, `network` runs the
-model, `sampling` picks tokens, `tokens` turns text into tokens and back.
+This module is the declaration. `engine` steps, `request` follows one request, `scheduler` decides
+what a step computes, `blocks` counts the cache that `cache` holds, `attention` reads it, `network`
+runs the model, `sampling` picks tokens, `tokens` turns text into tokens and back.
 """
 
 from __future__ import annotations

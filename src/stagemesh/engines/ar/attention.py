@@ -1,11 +1,12 @@
 """Attention over the blocks of the cache, as a function that `transformers` models call by name.
 
-A step is one row of tokens of several sequences, one after another. The function writes their keys and
-values into the cache and lets every sequence attend to its own tokens. It finds the step in the keyword
-argument `paged`, which `transformers` hands through from the model's `forward`.
+A step is one row of tokens of several sequences, one after another. The function writes their keys
+and values into the cache and lets every sequence attend to its own tokens. It finds the step in the
+keyword argument `paged`, which `transformers` hands through from the model's `forward`.
 
-Shape suffixes: b batch (1), h query heads, k key and value heads, g query heads of one key head, n tokens
-of one sequence in the step, t tokens of the step, c tokens of one sequence in the cache, d head width.
+Shape suffixes: b batch (1), h query heads, k key and value heads, g query heads of one key head, n
+tokens of one sequence in the step, t tokens of the step, c tokens of one sequence in the cache, d
+head width.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def register() -> None:
     AttentionInterface.register(ATTENTION_NAME, _attention)
 
 
-def _attention(  # noqa: PLR0913  # the signature is that of transformers
+def _attention(  # noqa: PLR0913, PLR0917  # the signature is that of transformers
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -151,7 +152,8 @@ class PagedStep:
     ) -> torch.Tensor:
         """Attention of sequences that have one token each in the step, `[b, t, h, d]`.
 
-        Nothing is hidden from the newest token, so the heads that share a key can take the place of tokens.
+        Nothing is hidden from the newest token, so heads that share a key can take the place of
+        tokens.
         """
         _, heads, tokens, width = query_bhtd.shape
         groups = heads // self._cache.num_kv_heads(layer)

@@ -1,8 +1,8 @@
 """Which blocks of the key-value cache belong to whom. Numbers only; the memory is in `cache`.
 
-A sequence may own any blocks, but neighbours in order are read without copying. So a new sequence starts
-in the middle of the largest free run, which leaves it and the one before it room to grow, and a sequence
-grows into the block behind its last while that is free.
+A sequence may own any blocks, but neighbours in order are read without copying. So a new sequence
+starts in the middle of the largest free run, which leaves it and the one before it room to grow,
+and a sequence grows into the block behind its last while that is free.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keys and values of every layer in blocks, and the part of them that one step writes and reads.
 
-Shape suffixes: b batch (1), t tokens of the step, c tokens of one sequence (its context), k key and value
-heads, d head width, s slots (a block is `block_size` neighbouring slots).
+Shape suffixes: b batch (1), t tokens of the step, c tokens of one sequence (its context), k key and
+value heads, d head width, s slots (a block is `block_size` neighbouring slots).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Segment:
     length: int
     """Its tokens in the cache once the step has written, these included."""
     slots: range | torch.Tensor
-    """Its slots in order; a range, which is read without copying, while its blocks are neighbours."""
+    """Its slots in order; a range, read without copying, while its blocks are neighbours."""
     masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
     """Masks already made for it, by window; the same for every layer."""
 

@@ -98,7 +98,7 @@ class ArEngine:
             self._fail(state, FaultKind.INVALID_REQUEST, str(error))
 
     def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
-        """Take a part of the prompt; `token_ids` are computed as they come, text once it is whole."""
+        """Take a part of the prompt; tokens are computed as they come, text once it is whole."""
         state = self._requests.get(request_id)
         try:
             if state is not None and state.fault is None:
@@ -120,7 +120,7 @@ class ArEngine:
             return outputs
         try:
             picked = self._compute(loaded.network, chunks)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # the edge of these requests
             _LOG.exception("a step of %d requests failed", len(chunks))
             message = f"{type(error).__name__}: {error}"
             for chunk in chunks:
@@ -220,5 +220,7 @@ def _params(given: Mapping[str, object]) -> ArParams:
     """Check request parameters; raise `ValueError` with everything that is wrong."""
     checked = check(ArParams, given, Place(located=Nowhere(source="request"), label="params"))
     if not isinstance(checked.value, ArParams):
-        raise ValueError("; ".join(found.message for found in checked.diagnostics))
+        raise ValueError(  # noqa: TRY004  # the user's value, whatever is wrong with it
+            "; ".join(found.message for found in checked.diagnostics)
+        )
     return checked.value

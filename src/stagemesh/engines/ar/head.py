@@ -1,8 +1,9 @@
 """The last matrix of the model, packed for products with several rows on a CPU.
 
-The vocabulary makes it the largest matrix by far. In its plain layout, a product with 8 rows takes twice
-the time of one with a packed layout (49152 x 576, float32, one core: 40 ms against 20 ms); with one row
-the plain layout is the faster one. So both are kept; the plain one is mostly the input embedding too.
+The vocabulary makes it the largest matrix by far. In its plain layout, a product with 8 rows takes
+twice the time of one with a packed layout (49152 x 576, float32, one core: 40 ms against 20 ms);
+with one row the plain layout is the faster one. So both are kept; the plain one is mostly the input
+embedding too.
 
 Shape suffixes: b batch, y rows that yield a token, e embedding width, v vocabulary.
 """
@@ -36,8 +37,9 @@ class PackedHead(nn.Module):
         super().__init__()
         self.weight = plain.weight
         self.bias = plain.bias
-        # the layout depends on the number of rows that is said here; that for 8 is good from 2 to 64
-        self._packed_ve = torch.ops.mkldnn._reorder_linear_weight(plain.weight.detach(), 8)  # noqa: SLF001
+        # the layout depends on the rows that are said here; that for 8 is good from 2 to 64
+        pack = torch.ops.mkldnn._reorder_linear_weight  # noqa: SLF001
+        self._packed_ve = pack(plain.weight.detach(), 8)
 
     def forward(self, hidden_bye: torch.Tensor) -> torch.Tensor:
         """Return `[b, y, v]`."""

@@ -1,4 +1,4 @@
-"""How much memory a rank of an `ar` stage holds. One arithmetic for the plan and for the running cache."""
+"""The memory of a rank of an `ar` stage; one arithmetic for the plan and the running cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORKSPACE_BYTES: Final = 256 * 2**20
 def cache_blocks(options: ArOptions, *, token_bytes: int, max_model_len: int) -> int:
     """Blocks of the key-value cache, where one token takes `token_bytes`.
 
-    Without a budget: enough for `max_num_seqs` full sequences, at most 1 GiB, at least one sequence.
+    Without a budget: enough for `max_num_seqs` full sequences, at most 1 GiB, at least one of them.
     """
     block_bytes = options.block_size * token_bytes
     sequence = -(-max_model_len // options.block_size)

@@ -138,7 +138,7 @@ class Network:
 
 
 def compute_dtype(folder: Path, wanted: str, device: torch.device) -> torch.dtype:
-    """Return the type that the checkpoint in `folder` is computed in, `wanted` being `auto` or a type."""
+    """Return the type that the checkpoint is computed in; `wanted` is `auto` or a type."""
     if wanted != "auto":
         named: torch.dtype = getattr(torch, wanted)
         return named

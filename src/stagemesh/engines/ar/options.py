@@ -1,4 +1,4 @@
-"""What the `ar` engine may be told: stage fields (`ArOptions`) and request parameters (`ArParams`)."""
+"""What the `ar` engine may be told: by the stage (`ArOptions`) and by a request (`ArParams`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ArOptions:
     block_size: Annotated[int, Range(minimum=1)] = 32
     """Tokens that one block of the key-value cache holds."""
     kv_cache_memory_bytes: Annotated[int, Range(minimum=1)] | None = None
-    """Bytes of the key-value cache; `None` takes 1 GiB, or less or more if the lengths ask for it."""
+    """Bytes of the key-value cache; `None` takes 1 GiB, or what the lengths need if it differs."""
     num_threads: Annotated[int, Range(minimum=1)] = 1
     """Threads of torch on a CPU device."""
 

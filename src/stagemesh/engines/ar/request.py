@@ -26,7 +26,7 @@ class Bounds:
 
 
 class Request:
-    """A live request. Methods that take the user's values raise `ValueError` with a sentence for the user."""
+    """A live request. What takes the user's values raises `ValueError` with a sentence for them."""
 
     def __init__(self, request_id: str, bounds: Bounds) -> None:
         """It waits for parameters and a prompt."""
@@ -63,7 +63,7 @@ class Request:
         self._stop = StopText(params.stop)
 
     def append(self, payload: Payload, *, last: bool) -> None:
-        """Take one part of the prompt: `text` (with `system`) in the metadata, or the buffer `token_ids`."""
+        """Take a part of the prompt: `text` (and `system`) in `meta`, or the buffer `token_ids`."""
         text, system = payload.meta.get("text"), payload.meta.get("system")
         if isinstance(system, str):
             self._system = system

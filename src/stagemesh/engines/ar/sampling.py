@@ -1,8 +1,8 @@
 """Picks the next token of each request from the scores of a step.
 
 Every request draws from its own generator and its own row, so its tokens depend on its seed and its
-scores, never on who shares the batch. (Scores themselves may differ in the last bits with the size of a
-batch, as in every library of matrix products.)
+scores, never on who shares the batch. (Scores themselves may differ in the last bits with the size
+of a batch, as in every library of matrix products.)
 
 Shape suffixes: y requests that get a token, v vocabulary.
 """
@@ -35,13 +35,15 @@ class Sampler:
         return params.temperature == 0 and untouched
 
     def pick(self, scores_v: torch.Tensor, tokens: Sequence[int], num_answered: int) -> int:
-        """Pick from one row; `tokens` are those of prompt and answer, the latter `num_answered` long."""
+        """Pick from a row; `tokens` are prompt and answer, the latter `num_answered` long."""
         params = self._params
         if params.repetition_penalty != 1:
             seen = torch.tensor(sorted(set(tokens)), device=scores_v.device)
             old = scores_v[seen]
             factor = params.repetition_penalty
-            scores_v = scores_v.index_copy(0, seen, torch.where(old < 0, old * factor, old / factor))
+            scores_v = scores_v.index_copy(
+                0, seen, torch.where(old < 0, old * factor, old / factor)
+            )
         if num_answered < params.min_tokens and self._ends:
             ends = torch.tensor(self._ends, device=scores_v.device)
             scores_v = scores_v.index_fill(0, ends, float("-inf"))
@@ -55,7 +57,7 @@ class Sampler:
 def pick_all(
     scores_yv: torch.Tensor, requests: Sequence[tuple[Sampler, Sequence[int], int]]
 ) -> list[int]:
-    """Pick for every row; each request gives its sampler, its tokens and how many it has answered."""
+    """Pick for every row; a request gives sampler, tokens and how many it has answered."""
     best = scores_yv.argmax(dim=-1).tolist()
     return [
         best[row] if sampler.is_plain else sampler.pick(scores_yv[row], tokens, answered)
@@ -64,7 +66,7 @@ def pick_all(
 
 
 def _best(scores_v: torch.Tensor, count: int) -> torch.Tensor:
-    """Rule out all but the `count` best (all that equal the last of them stay); 0 rules out none."""
+    """Rule out all but the `count` best (and those equal to the last); 0 rules out none."""
     if count == 0 or count >= len(scores_v):
         return scores_v
     least = scores_v.topk(count).values[-1]
@@ -72,7 +74,7 @@ def _best(scores_v: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _nucleus(scores_v: torch.Tensor, mass: float) -> torch.Tensor:
-    """Rule out all but the likeliest tokens whose probabilities just reach `mass`; one always stays."""
+    """Rule out all but the likeliest tokens that just reach `mass`; one always stays."""
     if mass >= 1:
         return scores_v
     sorted_v, order_v = scores_v.sort(descending=True)

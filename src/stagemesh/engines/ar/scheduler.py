@@ -1,10 +1,11 @@
-"""What the next step computes: continuous batching over a bounded number of blocks, without tensors.
+"""What the next step computes: continuous batching over a bounded number of blocks.
 
-Requests are served strictly in the order they came. A step takes the first `max_num_seqs` that can go on
-and gives each at least one token; what the budget has left goes to long prompts in the same order, in
-chunks. Whoever needs a block that is not free takes it from requests that cannot go on (paused, or waiting
-for input), then from those that came later, the latest first; they lose their blocks and are computed
-again when there is room. So the oldest request always goes on, and nothing is ever stuck.
+Requests are served strictly in the order they came. A step takes the first `max_num_seqs` that can
+go on and gives each at least one token; what the budget has left goes to long prompts in the same
+order, in chunks. Whoever needs a block that is not free takes it from requests that cannot go on
+(paused, or waiting for input), then from those that came later, the latest first; they lose their
+blocks and are computed again when there is room. So the oldest request always goes on, and nothing
+is ever stuck.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Sequence:
     num_computed: int = 0
     """Tokens whose keys and values are in the cache."""
     complete: bool = False
-    """Whether the prompt is whole. Until then its last token is kept back, since it yields the answer."""
+    """Whether the prompt is whole. Until then its last token waits, since it yields the answer."""
     paused: bool = False
     """Whether it must wait for `resume`."""
     blocks: list[int] = field(default_factory=list)

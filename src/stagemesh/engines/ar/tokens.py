@@ -1,4 +1,4 @@
-"""Text to tokens and back: the chat template, and answers as pieces of text that never split a character."""
+"""Text to tokens and back: chat template, and answers in pieces that never split a character."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tokenizer:
         )
 
     def encode(self, text: str, system: str | None) -> list[int]:
-        """Return the prompt for one message of a user; without a chat template, the text as it is."""
+        """Return the prompt for a user's message; without a chat template, the text as it is."""
         if self._tokenizer.chat_template is None:
             whole = text if system is None else f"{system}\n{text}"
             return cast("list[int]", self._tokenizer(whole)["input_ids"])
@@ -41,8 +41,8 @@ class Tokenizer:
 class Detokenizer:
     """Turns the tokens of one answer into pieces of text whose sum is the text of all of them.
 
-    A token's text may depend on the one before it (spaces), so new tokens are decoded behind those of the
-    last piece, whose text is then cut off.
+    A token's text may depend on the one before it (spaces), so new tokens are decoded behind those
+    of the last piece, whose text is then cut off.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -82,7 +82,7 @@ class StopText:
         """Whether a stop string has ended the answer."""
 
     def push(self, piece: str, *, may_stop: bool) -> str:
-        """Take a piece of text; return what may be shown. With `may_stop` false no string is looked for."""
+        """Take a piece of text; return what may be shown. Only `may_stop` looks for the strings."""
         text = self._held + piece
         if not may_stop:
             self._held = ""

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from stagemesh.models.voice_chat.clauses import ClauseSplitter
 from stagemesh.spec.payload import Payload
 
 
-@dataclass(slots=True)
 class ClauseBridge:
-    """Hands a clause over as soon as it is complete, so that the voice starts before the text ends."""
+    """Hands a clause over as soon as it is complete: the voice starts before the text ends."""
 
-    splitter: ClauseSplitter = field(default_factory=ClauseSplitter)
+    def __init__(self) -> None:
+        """Begin with no text."""
+        self._splitter = ClauseSplitter()
 
     def push(self, payload: Payload, *, last: bool) -> list[Payload]:
-        """Take a text delta; return the clauses that it completes, and the rest when it is the last."""
-        clauses = self.splitter.feed(_text(payload))
+        """Take a text delta; return the clauses it completes, and the rest when it is the last."""
+        clauses = self._splitter.feed(_text(payload))
         if last:
-            clauses += self.splitter.close()
+            clauses += self._splitter.close()
         return [Payload(meta={"text": clause}) for clause in clauses]
 
 
-@dataclass(slots=True)
 class WholeTextBridge:
     """Keeps the text back until it is whole."""
 
-    parts: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        """Begin with no text."""
+        self._parts: list[str] = []
 
     def push(self, payload: Payload, *, last: bool) -> list[Payload]:
         """Take a text delta; return the whole text when it is the last."""
-        self.parts.append(_text(payload))
-        return [Payload(meta={"text": "".join(self.parts)})] if last else []
+        self._parts.append(_text(payload))
+        return [Payload(meta={"text": "".join(self._parts)})] if last else []
 
 
 def _text(payload: Payload) -> str:

@@ -20,14 +20,14 @@ class TalkerOptions:
 class TalkerParams:
     """Request parameters of the talker."""
 
-    seed: int = 0
+    seed: Annotated[int, Range(minimum=0)] = 0
     """Seed of the voice's variation; the same text and seed give the same latents."""
-    noise_scale: Annotated[float, Range(minimum=0.0)] | None = None
+    noise_scale: Annotated[float, Range(minimum=0.0, maximum=2.0)] | None = None
     """Variation of the sound; `None` takes the voice's own value, 0 gives none."""
-    noise_scale_duration: Annotated[float, Range(minimum=0.0)] | None = None
+    noise_scale_duration: Annotated[float, Range(minimum=0.0, maximum=2.0)] | None = None
     """Variation of the rhythm; `None` takes the voice's own value, 0 gives none."""
-    length_scale: Annotated[float, Range(minimum=0.1, maximum=10.0)] | None = None
-    """Slowness: 1 is the voice's own speed, 2 takes twice as long; `None` takes the voice's value."""
+    length_scale: Annotated[float, Range(minimum=0.25, maximum=4.0)] | None = None
+    """Slowness: 2 takes twice as long as 1; `None` takes the voice's own value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,6 @@ class Code2WavOptions:
     """`additional_config` of code2wav."""
 
     context_frames: Annotated[int, Range(minimum=0)] = 12
-    """Latent frames decoded on each side of a chunk and thrown away; 12 make it equal to a whole decode."""
+    """Latent frames decoded around a chunk and cut off; 12 make it equal to a whole decode."""
     chunk_frames: Annotated[int, Range(minimum=1)] = 32
     """Latent frames rendered per step while latents stream in."""

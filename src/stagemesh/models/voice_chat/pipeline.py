@@ -1,14 +1,15 @@
-"""Topology and facts of `voice_chat`: text question -> thinker -> talker -> code2wav -> spoken answer.
+"""Topology and facts of `voice_chat`: a written question, a spoken answer.
 
-The thinker is a decoder language model, the talker turns each clause into acoustic latents (86 frames/s),
-code2wav renders latents into a waveform. All three weights lie in one checkpoint folder that
-`stagemesh demo-checkpoint` assembles.
+The thinker is a decoder language model, the talker turns each clause into acoustic latents (86
+frames/s), code2wav renders latents into a waveform. All three weights lie in one checkpoint folder
+that `stagemesh demo-checkpoint` assembles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stagemesh.models._facts import count, section
 from stagemesh.models.voice_chat.options import (
     Code2WavOptions,
     TalkerOptions,
@@ -25,46 +26,30 @@ from stagemesh.spec.pipeline import (
 _HERE = "stagemesh.models.voice_chat"
 
 
-def _section(config: JsonObject, name: str) -> JsonObject:
-    section = config.get(name, {})
-    if not isinstance(section, Mapping):
-        message = f"`{name}` must be a mapping, got `{section!r}`"
-        raise TypeError(message)
-    return section
-
-
-def _count(section: JsonObject, key: str) -> int | None:
-    value = section.get(key)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    message = f"`{key}` must be an integer, got `{value!r}`"
-    raise TypeError(message)
-
-
 def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
-    thinker = _section(config, "thinker_config")
-    talker = _section(config, "talker_config")
-    code2wav = _section(config, "code2wav_config")
+    thinker = section(config, "thinker_config")
+    talker = section(config, "talker_config")
+    code2wav = section(config, "code2wav_config")
     return {
         "thinker": StageFacts(
-            num_attention_heads=_count(thinker, "num_attention_heads"),
-            num_kv_heads=_count(thinker, "num_key_value_heads"),
-            num_layers=_count(thinker, "num_hidden_layers"),
+            num_attention_heads=count(thinker, "num_attention_heads"),
+            num_kv_heads=count(thinker, "num_key_value_heads"),
+            num_layers=count(thinker, "num_hidden_layers"),
             num_experts=0,
-            hidden_size=_count(thinker, "hidden_size"),
-            intermediate_size=_count(thinker, "intermediate_size"),
-            head_dim=_count(thinker, "head_dim"),
-            vocab_size=_count(thinker, "vocab_size"),
-            max_model_len=_count(thinker, "max_position_embeddings"),
+            hidden_size=count(thinker, "hidden_size"),
+            intermediate_size=count(thinker, "intermediate_size"),
+            head_dim=count(thinker, "head_dim"),
+            vocab_size=count(thinker, "vocab_size"),
+            max_model_len=count(thinker, "max_position_embeddings"),
         ),
         "talker": StageFacts(
-            num_attention_heads=_count(talker, "num_attention_heads"),
-            num_kv_heads=_count(talker, "num_attention_heads"),
-            num_layers=_count(talker, "num_hidden_layers"),
+            num_attention_heads=count(talker, "num_attention_heads"),
+            num_kv_heads=count(talker, "num_attention_heads"),
+            num_layers=count(talker, "num_hidden_layers"),
             num_experts=0,
-            hidden_size=_count(talker, "hidden_size"),
+            hidden_size=count(talker, "hidden_size"),
         ),
-        "code2wav": StageFacts(num_experts=0, hidden_size=_count(code2wav, "hidden_size")),
+        "code2wav": StageFacts(num_experts=0, hidden_size=count(code2wav, "hidden_size")),
     }
 
 

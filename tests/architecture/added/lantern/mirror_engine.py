@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest, Finish
+from stagemesh.spec.engine import (
+    EngineContext,
+    EngineFault,
+    EngineOutput,
+    EngineRequest,
+    FaultKind,
+    Finish,
+)
 from stagemesh.spec.payload import MetaValue, Payload
 
 
@@ -14,23 +20,17 @@ from stagemesh.spec.payload import MetaValue, Payload
 class _Request:
     """What is left to give back."""
 
-    inputs: deque[Payload] = field(default_factory=deque)
+    text: str = ""
     complete: bool = False
     paused: bool = False
+    fault: EngineFault | None = None
 
     def can_go_on(self) -> bool:
-        return not self.paused and bool(self.inputs or self.complete)
-
-
-def _copy(payload: Payload) -> Payload:
-    buffers = tuple(
-        replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in payload.buffers
-    )
-    return Payload(meta=dict(payload.meta), buffers=buffers)
+        return not self.paused and bool(self.text or self.complete or self.fault)
 
 
 class MirrorEngine:
-    """Gives one input of every request back in each step."""
+    """Gives one letter of every request back in each step."""
 
     def __init__(self, context: EngineContext) -> None:
         """Need nothing of the context."""
@@ -45,24 +45,34 @@ class MirrorEngine:
         self._requests[request.request_id] = _Request()
 
     def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
-        """Keep a copy of one input."""
+        """Keep the text of one input; an input without text fails its request."""
         if (request := self._requests.get(request_id)) is not None:
-            request.inputs.append(_copy(payload))
+            text = payload.meta.get("text")
+            if isinstance(text, str):
+                request.text += text
+            else:
+                message = "there is nothing to mirror"
+                request.fault = EngineFault(kind=FaultKind.INVALID_REQUEST, message=message)
             request.complete = last
         payload.release()
 
     def step(self) -> list[EngineOutput]:
-        """Give one input of each request back."""
+        """Give one letter of each request back."""
         ready = [name for name, request in self._requests.items() if request.can_go_on()]
         return [self._give(name, self._requests[name]) for name in ready]
 
     def _give(self, name: str, request: _Request) -> EngineOutput:
-        payloads = (request.inputs.popleft(),) if request.inputs else ()
-        done = request.complete and not request.inputs
+        if request.fault is not None:
+            del self._requests[name]
+            return EngineOutput(request_id=name, error=request.fault)
+        letter, request.text = request.text[:1], request.text[1:]
+        done = request.complete and not request.text
         if done:
             del self._requests[name]
         return EngineOutput(
-            request_id=name, payloads=payloads, finish=Finish.STOP if done else None
+            request_id=name,
+            payloads=(Payload(meta={"text": letter}),) if letter else (),
+            finish=Finish.STOP if done else None,
         )
 
     def pause(self, request_id: str) -> None:

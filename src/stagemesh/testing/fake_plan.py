@@ -1,4 +1,4 @@
-"""Hand-made plans of the `fake` engine."""
+"""Hand-made plans of `fake` engines, for tests and measurements of the runtime."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class FakeStage:
     """Its engine."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Its environment."""
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """Its default request parameters."""
     sources: tuple[int, ...] | None = None
     """Stages that feed it; the one before it unless given."""
 
@@ -57,7 +59,7 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         bindings=(),
         engine_args=stage.args,
         model_args={},
-        sampling={},
+        sampling=stage.sampling,
         env=stage.env,
         memory=None,
         input_sources=sources,

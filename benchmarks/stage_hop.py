@@ -1,0 +1,242 @@
+"""What one hop between two stage processes costs, beside what it could cost at best.
+
+`edge` is one payload over stream and connector to another process, and its acknowledgement back,
+beside one memcpy of the same bytes into equally warm memory and the bare round trip of 64 bytes
+over a socket. `copied` counts the bytes that the producer writes to shared memory and to sockets.
+`stage` is the time that one more echoing stage adds to a request, both threads included. Times are
+medians; `best` is the fastest, which a busy machine disturbs least.
+
+    python benchmarks/stage_hop.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from stagemesh.connectors import _arena
+from stagemesh.plan.values import EdgePlan
+from stagemesh.runtime import messages
+from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.messages import Ack, Chunk, Key, Message
+from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.stream import Stream
+from stagemesh.spec.payload import Buffer, Payload
+from stagemesh.testing.fake_plan import FakeStage, fake_plan
+
+SIZES = {"4 KiB": 4096, "64 KiB": 65536, "16 MiB": 16 * 1024 * 1024}
+KEY = Key(rid="hop", epoch=0)
+WAIT_S = 60
+WARM_UP = 5
+EDGE = EdgePlan(
+    source=0, target=1, connector="shared_memory", options={}, bridge=None, chunked=True
+)
+
+
+def repetitions(size: int) -> int:
+    """Enough for a median, not for a coffee."""
+    return 30 if size > 1_000_000 else 400
+
+
+def payload_of(size: int) -> Payload:
+    """A payload of one buffer."""
+    data = memoryview(os.urandom(size))
+    return Payload(buffers=(Buffer(name="data", dtype="uint8", shape=(size,), data=data),))
+
+
+def times_of(work: Callable[[], object], count: int) -> list[float]:
+    """Microseconds of each call of `work`, after a warm-up."""
+    times = []
+    for number in range(count + WARM_UP):
+        began = time.perf_counter()
+        work()
+        if number >= WARM_UP:
+            times.append((time.perf_counter() - began) * 1e6)
+    return times
+
+
+def memcpy_times(size: int) -> list[float]:
+    """One copy into memory that has been touched before."""
+    source, target = memoryview(os.urandom(size)), memoryview(bytearray(size))
+
+    def copy() -> None:
+        target[:] = source
+
+    return times_of(copy, repetitions(size))
+
+
+def in_child(work: Callable[[socket.socket], None]) -> tuple[socket.socket, int]:
+    """Run `work` in a forked process; return the socket to it and its pid."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        work(theirs)
+        os._exit(0)
+    theirs.close()
+    return ours, pid
+
+
+def echo(sock: socket.socket) -> None:
+    """Send back what comes, blocking."""
+    while data := sock.recv(64):
+        sock.sendall(data)
+
+
+def socket_times() -> list[float]:
+    """The bare round trip of 64 bytes to another process."""
+    sock, pid = in_child(echo)
+
+    def ping() -> None:
+        sock.sendall(b"x" * 64)
+        sock.recv(64)
+
+    found = times_of(ping, 2000)
+    sock.close()
+    os.waitpid(pid, 0)
+    return found
+
+
+def consume(sock: socket.socket) -> None:
+    """Take every payload, read its first byte, and give it back."""
+
+    async def run() -> None:
+        gone = asyncio.Event()
+
+        def on_message(message: Message, fds: tuple[int, ...]) -> None:
+            assert isinstance(message, Chunk)
+            payload = edge.take(message, fds)
+            assert payload.buffers[0].data[0] >= 0
+            payload.release()
+
+        stream = Stream(sock, on_message, gone.set)
+        edge = EdgeIn(stream, Connector.of_edge(EDGE))
+        await gone.wait()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """Count bytes written to shared memory and to sockets, one entry each time."""
+    copied: list[int] = []
+    arena_write, frame_encode = _arena.Arena.write, messages.encode
+
+    def write(arena: _arena.Arena, offset: int, data: memoryview) -> None:
+        copied.append(data.nbytes)
+        arena_write(arena, offset, data)
+
+    def encode(message: Message, num_fds: int = 0) -> bytes:
+        frame = frame_encode(message, num_fds)
+        copied.append(len(frame))
+        return frame
+
+    with (
+        mock.patch.object(_arena.Arena, "write", write),
+        mock.patch.object(messages, "encode", encode),
+    ):
+        yield copied
+
+
+async def edge_times(sock: socket.socket, size: int) -> list[float]:
+    """Microseconds from each `send` to its acknowledgement."""
+    times: list[float] = []
+    began = 0.0
+    done = asyncio.Event()
+    payload = payload_of(size)
+
+    def on_message(message: Message, fds: tuple[int, ...]) -> None:
+        assert isinstance(message, Ack)
+        assert not fds
+        edge.acknowledged(message.number)
+        times.append((time.perf_counter() - began) * 1e6)
+        if len(times) == repetitions(size) + WARM_UP:
+            done.set()
+        else:
+            send()
+
+    def send() -> None:
+        nonlocal began
+        began = time.perf_counter()
+        edge.send(KEY, payload, last=False)
+
+    stream = Stream(sock, on_message, done.set)
+    edge = EdgeOut(stream, Connector.of_edge(EDGE).sender(), lambda _key, _error: None)
+    send()
+    await asyncio.wait_for(done.wait(), WAIT_S)
+    edge.close()
+    stream.close()
+    return times[WARM_UP:]
+
+
+def both(name: str, times: list[float]) -> dict[str, float]:
+    """The median and the best of some times."""
+    return {
+        f"{name}_us": round(statistics.median(times), 1),
+        f"{name}_best_us": round(min(times), 1),
+    }
+
+
+def edge_of(size: int, socket_floor: list[float]) -> dict[str, float]:
+    """Everything about one size."""
+    sock, pid = in_child(consume)
+    hop = asyncio.run(edge_times(sock, size))
+    os.waitpid(pid, 0)
+    sock, pid = in_child(consume)
+    with counting() as copied:
+        asyncio.run(edge_times(sock, size))
+    os.waitpid(pid, 0)
+    memcpy = memcpy_times(size)
+    floor = min(memcpy) + min(socket_floor)
+    return {
+        **both("hop", hop),
+        **both("memcpy", memcpy),
+        "best_over_memcpy_and_socket": round(min(hop) / floor, 2),
+        "copied_over_payload": round(sum(copied) / (repetitions(size) + WARM_UP) / size, 3),
+    }
+
+
+async def request_times(num_stages: int, size: int) -> list[float]:
+    """Microseconds of requests with one output of `size` bytes through so many stages."""
+    first = FakeStage(name="stage-0", args={"num_outputs": 1, "output_bytes": size})
+    rest = [FakeStage(name=f"stage-{number}") for number in range(1, num_stages)]
+    stages = [first, *rest]
+    stages[-1] = FakeStage(name="last", final="data", args=stages[-1].args)
+    async with AsyncOmni.from_plan(fake_plan(stages, arena_bytes=8 * 1024 * 1024)) as omni:
+        times = []
+        for _ in range(60):
+            began = time.perf_counter()
+            await omni.run("hop")
+            times.append((time.perf_counter() - began) * 1e6)
+        return times[10:]
+
+
+def main() -> None:
+    """Print everything as JSON."""
+    floor = socket_times()
+    edges = {name: edge_of(size, floor) for name, size in SIZES.items()}
+    one, three = (asyncio.run(request_times(count, 65536)) for count in (1, 3))
+    added = (statistics.median(three) - statistics.median(one)) / 2
+    found = {
+        "benchmark": "stage_hop",
+        **both("socket_round_trip", floor),
+        "edge": edges,
+        "stage_64_kib": {
+            **both("one_stage", one),
+            **both("three_stages", three),
+            "added_per_stage_us": round(added, 1),
+            "added_per_stage_best_us": round((min(three) - min(one)) / 2, 1),
+        },
+    }
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

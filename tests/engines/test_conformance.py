@@ -1,0 +1,202 @@
+"""Every engine of ours keeps the contract of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stagemesh.engines._fake import FakeEngine
+from stagemesh.engines._generation import GenerationEngine
+from stagemesh.engines.ar.engine import ArEngine
+from stagemesh.engines.ar.options import ArOptions
+from stagemesh.engines.fake import FakeOptions
+from stagemesh.engines.generation import GenerationOptions
+from stagemesh.spec.engine import Engine, EngineContext
+from stagemesh.spec.payload import Payload
+from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.testing.engine_conformance import EngineCase, EngineConformance, joined_text
+from tests.engines import tiny
+
+WORDS = ("seven", "ideas", "programme")
+FOLDER = Path(__file__).parent
+
+
+def context(kind: ExecutionType, args: object, loader: str | None = None) -> EngineContext:
+    """Return what an engine that reads no checkpoint is given."""
+    return EngineContext(
+        stage="stage",
+        execution_type=kind,
+        checkpoint=FOLDER,
+        model_subdir=".",
+        loader=loader,
+        device="cpu",
+        rank=0,
+        world_size=1,
+        async_chunk=True,
+        owns_tokenizer=False,
+        args=args,
+        model_args={},
+    )
+
+
+class WordCase:
+    """Requests that are words; both engines below answer with text."""
+
+    num_variants = len(WORDS)
+
+    def params(self, variant: int) -> Mapping[str, object]:
+        """No parameters."""
+        del variant
+        return {}
+
+    def whole(self, variant: int) -> Payload:
+        """A word."""
+        return tiny.text_payload(WORDS[variant])
+
+    def parts(self, variant: int) -> Sequence[Payload]:
+        """A word in two parts."""
+        return [tiny.text_payload(WORDS[variant][:2]), tiny.text_payload(WORDS[variant][2:])]
+
+    def value(self, payloads: Sequence[Payload]) -> object:
+        """All the text."""
+        return joined_text(payloads)
+
+
+class FakeCase(WordCase):
+    """The fake engine with a program."""
+
+    def make(self) -> Engine:
+        """Three outputs, a step apart."""
+        options = FakeOptions(num_outputs=3, output_bytes=8, delay_steps=1)
+        return FakeEngine(context(ExecutionType.LLM_AR, options))
+
+    def bad(self) -> tuple[Mapping[str, object], Payload]:
+        """It fails in its second output."""
+        return {"fail_at": "step", "fail_step": 1}, self.whole(0)
+
+
+class GenerationCase(WordCase):
+    """The generation engine over a module that spells words."""
+
+    def make(self) -> Engine:
+        """Two requests in a batch."""
+        options = GenerationOptions(max_num_seqs=2)
+        loader = "tests.engines.counting:load"
+        return GenerationEngine(context(ExecutionType.LLM_GENERATION, options, loader))
+
+    def bad(self) -> tuple[Mapping[str, object], Payload]:
+        """Digits cannot be spelled."""
+        return {}, tiny.text_payload("1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCase:
+    """The `ar` engine over token ids; even variants are greedy, odd ones drawn."""
+
+    folder: Path
+    num_variants: int = 4
+
+    def make(self) -> Engine:
+        """Small blocks and small steps."""
+        options = ArOptions(block_size=4, max_num_batched_tokens=8, max_num_seqs=3)
+        return ArEngine(tiny.context(self.folder, options))
+
+    def params(self, variant: int) -> Mapping[str, object]:
+        """Nine tokens and more."""
+        drawn = {"temperature": 1.5, "top_k": 50, "top_p": 0.95, "seed": variant}
+        return {"max_tokens": 9 + variant, "ignore_eos": True} | (drawn if variant % 2 else {})
+
+    def whole(self, variant: int) -> Payload:
+        """A prompt whose length depends on the variant."""
+        return tiny.token_payload(self._prompt(variant))
+
+    def parts(self, variant: int) -> Sequence[Payload]:
+        """The prompt in three parts, the last of one token."""
+        prompt = self._prompt(variant)
+        return [tiny.token_payload(part) for part in (prompt[:3], prompt[3:-1], prompt[-1:])]
+
+    def bad(self) -> tuple[Mapping[str, object], Payload]:
+        """A parameter that is out of range."""
+        return {"top_p": 2.0}, self.whole(0)
+
+    def value(self, payloads: Sequence[Payload]) -> object:
+        """All the tokens."""
+        return [token for payload in payloads for token in _tokens(payload)]
+
+    def _prompt(self, variant: int) -> list[int]:
+        return [(37 * variant + 11 * place) % 250 for place in range(5 + 7 * variant)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextCase:
+    """The `ar` engine where it owns the tokenizer."""
+
+    folder: Path
+    num_variants: int = 3
+
+    def make(self) -> Engine:
+        """An engine for text."""
+        return ArEngine(tiny.context(self.folder, ArOptions(), owns_tokenizer=True))
+
+    def params(self, variant: int) -> Mapping[str, object]:
+        """Thirty tokens."""
+        return {"max_tokens": 30, "ignore_eos": True, "temperature": 1.0, "seed": variant}
+
+    def whole(self, variant: int) -> Payload:
+        """A question."""
+        return tiny.text_payload(f"what is {WORDS[variant]}")
+
+    def parts(self, variant: int) -> Sequence[Payload]:
+        """The question in two parts."""
+        return [tiny.text_payload("what is "), tiny.text_payload(WORDS[variant])]
+
+    def bad(self) -> tuple[Mapping[str, object], Payload]:
+        """An empty question."""
+        return {}, tiny.text_payload(" ")
+
+    def value(self, payloads: Sequence[Payload]) -> object:
+        """All the text."""
+        return joined_text(payloads)
+
+
+class TestFake(EngineConformance):
+    """The fake engine."""
+
+    @pytest.fixture
+    def case(self) -> EngineCase:
+        """Programmed outputs."""
+        return FakeCase()
+
+
+class TestGeneration(EngineConformance):
+    """The generation engine."""
+
+    @pytest.fixture
+    def case(self) -> EngineCase:
+        """Spelling."""
+        return GenerationCase()
+
+
+class TestArWithTokens(EngineConformance):
+    """The `ar` engine, tokens in and out."""
+
+    @pytest.fixture
+    def case(self, tiny_model: Callable[[str], Path]) -> EngineCase:
+        """A tiny model."""
+        return TokenCase(folder=tiny_model("llama"))
+
+
+class TestArWithText(EngineConformance):
+    """The `ar` engine, text in and out."""
+
+    @pytest.fixture
+    def case(self, tiny_model: Callable[[str], Path]) -> EngineCase:
+        """A tiny model."""
+        return TextCase(folder=tiny_model("qwen2"))
+
+
+def _tokens(payload: Payload) -> list[int]:
+    return payload.buffer("token_ids").data.cast("q").tolist()

@@ -1,0 +1,152 @@
+"""The fake engine does what its program says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stagemesh.engines._fake import EXIT_CODE, FakeEngine
+from stagemesh.engines.fake import ENGINE, FakeOptions
+from stagemesh.spec.engine import EngineContext, EngineRequest, FaultKind, Finish, MemoryInput
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.payload import Buffer, Payload
+from stagemesh.spec.pipeline import ExecutionType
+
+CONTEXT = EngineContext(
+    stage="any",
+    execution_type=ExecutionType.DIFFUSION,
+    checkpoint=Path(),
+    model_subdir=".",
+    loader=None,
+    device="cpu",
+    rank=0,
+    world_size=1,
+    async_chunk=False,
+    owns_tokenizer=False,
+    args=FakeOptions(),
+    model_args={},
+)
+EXITING = """
+from tests.engines.test_fake import fake, given
+engine = fake(fail_at="exit", num_outputs=2, fail_step=1)
+given(engine)
+engine.step()
+engine.step()
+raise SystemExit(99)
+"""
+
+
+def fake(**program: object) -> FakeEngine:
+    """Return an engine with a program."""
+    return FakeEngine(replace(CONTEXT, args=FakeOptions(**program)))  # type: ignore[arg-type]
+
+
+def given(engine: FakeEngine, **params: object) -> None:
+    """Give the engine the request `a` with one input."""
+    engine.add(EngineRequest(request_id="a", params=params))
+    buffer = Buffer(name="x", dtype="uint8", shape=(2,), data=memoryview(b"hi"))
+    engine.append("a", Payload(meta={"text": "hi", "n": 1}, buffers=(buffer,)), last=True)
+
+
+def test_an_echo_gives_the_input_back() -> None:
+    """Metadata and buffers come back as a copy."""
+    engine = fake()
+    given(engine)
+    (output,) = engine.step()
+    assert output.finish is Finish.STOP
+    (payload,) = output.payloads
+    assert payload.meta == {"text": "hi", "n": 1}
+    assert bytes(payload.buffer("x").data) == b"hi"
+
+
+def test_a_program_gives_its_outputs_with_their_delay() -> None:
+    """Number, bytes and the steps between are as told; a request's program beats the stage's."""
+    engine = fake(num_outputs=5, delay_steps=2)
+    given(engine, num_outputs=2, output_bytes=3)
+    steps = [engine.step() for _ in range(6)]
+    assert [len(outputs) for outputs in steps] == [0, 0, 1, 0, 0, 1]
+    assert steps[2][0].payloads[0].meta == {"text": "hi#0"}
+    assert bytes(steps[5][0].payloads[0].buffer("data").data) == b"\x01\x01\x01"
+    assert steps[5][0].finish is Finish.STOP
+    assert not engine.has_work()
+
+
+def test_a_program_without_outputs_still_ends() -> None:
+    """The end is then an empty output."""
+    engine = fake(num_outputs=0)
+    given(engine)
+    (output,) = engine.step()
+    assert (output.payloads, output.finish) == ((), Finish.STOP)
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "steps"),
+    [
+        ("add", FaultKind.INVALID_REQUEST, 1),
+        ("append", FaultKind.INVALID_REQUEST, 1),
+        ("step", FaultKind.INTERNAL, 2),
+    ],
+)
+def test_a_request_fails_where_it_is_told(place: str, kind: FaultKind, steps: int) -> None:
+    """The failure is the last output, after `fail_step` others."""
+    engine = fake(num_outputs=3)
+    given(engine, fail_at=place, fail_step=1)
+    outputs = [output for _ in range(steps) for output in engine.step()]
+    assert len(outputs) == steps
+    fault = outputs[-1].error
+    assert fault is not None
+    assert (fault.kind, fault.message) == (kind, f"the program fails at `{place}`")
+    assert not engine.has_work()
+
+
+def test_an_unknown_parameter_fails_the_request() -> None:
+    """It is not dropped."""
+    engine = fake()
+    given(engine, speed=1)
+    (output,) = engine.step()
+    assert output.error is not None
+    assert "speed" in output.error.message
+
+
+def test_loading_and_stepping_can_raise() -> None:
+    """Both are failures of the whole stage."""
+    with pytest.raises(RuntimeError, match="fails at `load`"):
+        fake(fail_at="load").load()
+    engine = fake(num_outputs=1)
+    given(engine, fail_at="raise")
+    with pytest.raises(RuntimeError, match="fails at `raise`"):
+        engine.step()
+
+
+def test_a_stalled_request_says_nothing_and_is_no_work() -> None:
+    """It neither ends nor spins."""
+    engine = fake(num_outputs=3)
+    given(engine, fail_at="stall", fail_step=1)
+    assert len(engine.step()) == 1
+    assert not engine.has_work()
+    assert engine.step() == []
+
+
+def test_the_process_can_end() -> None:
+    """The process is gone in the middle of a request, with the engine's exit code."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", EXITING]
+    ended = subprocess.run(command, cwd=root, check=False, timeout=60, capture_output=True)
+    assert ended.returncode == EXIT_CODE, ended.stderr
+
+
+def test_echo_is_the_one_action() -> None:
+    """It gives its arguments back."""
+    assert fake().call("echo", {"a": 1}) == {"a": 1}
+
+
+def test_memory_is_what_is_told() -> None:
+    """The plan counts `memory_bytes`."""
+    args = FakeOptions(memory_bytes=7)
+    estimate = ENGINE.memory(MemoryInput(facts=StageFacts(), sizes={}, args=args))
+    assert estimate is not None
+    assert estimate.total == 7

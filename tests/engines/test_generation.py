@@ -1,0 +1,134 @@
+"""The generation engine: buckets, fairness, and whose fault a failure is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stagemesh.engines._generation import GenerationEngine
+from stagemesh.engines.generation import ENGINE, GenerationOptions
+from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest, FaultKind, MemoryInput
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.pipeline import ExecutionType
+from tests.engines import tiny
+from tests.engines.counting import SpellingModule
+
+CONTEXT = EngineContext(
+    stage="talker",
+    execution_type=ExecutionType.LLM_GENERATION,
+    checkpoint=Path(),
+    model_subdir=".",
+    loader="tests.engines.counting:load",
+    device="cpu",
+    rank=0,
+    world_size=1,
+    async_chunk=True,
+    owns_tokenizer=False,
+    args=GenerationOptions(max_num_seqs=2),
+    model_args={},
+)
+
+
+@pytest.fixture
+def engine() -> GenerationEngine:
+    """A loaded engine that spells."""
+    made = GenerationEngine(CONTEXT)
+    made.load()
+    return made
+
+
+def batches(engine: GenerationEngine) -> list[list[str]]:
+    """Return who was run together so far."""
+    assert isinstance(engine._module, SpellingModule)
+    return engine._module.batches
+
+
+def start(engine: GenerationEngine, **words: str) -> None:
+    """Give the engine whole words."""
+    for name, word in words.items():
+        engine.add(EngineRequest(request_id=name))
+        engine.append(name, tiny.text_payload(word), last=True)
+
+
+def finish(engine: GenerationEngine) -> list[EngineOutput]:
+    """Step until nothing is left."""
+    outputs = []
+    while engine.has_work():
+        outputs += engine.step()
+    return outputs
+
+
+def test_equal_buckets_run_together_up_to_the_limit(engine: GenerationEngine) -> None:
+    """Two of three vowels share a step; the consonant in front is run first and alone."""
+    start(engine, a="t", b="e", c="o", d="i")
+    finish(engine)
+    assert batches(engine) == [["a"], ["b", "c"], ["d"]]
+
+
+def test_no_bucket_starves(engine: GenerationEngine) -> None:
+    """A lone consonant gets its turn between vowels that always have more to say."""
+    start(engine, a="aeio", b="aeio", c="aeio", d="t")
+    finish(engine)
+    assert batches(engine)[:3] == [["a", "b"], ["c", "a"], ["d"]]
+
+
+def test_units_are_passed_on(engine: GenerationEngine) -> None:
+    """What a module counted comes out."""
+    start(engine, a="ab")
+    assert [output.units for output in finish(engine)] == [{"letters": 1}, {"letters": 1}]
+
+
+def test_a_broken_batch_fails_its_requests_only(engine: GenerationEngine) -> None:
+    """All in the batch fail, since their sessions may be half changed; others go on."""
+    start(engine, a="!", b="t", c="e")
+    outputs = {output.request_id: output for output in finish(engine)}
+    for name in "ab":
+        fault = outputs[name].error
+        assert fault is not None
+        assert (fault.kind, fault.message) == (FaultKind.INTERNAL, "RuntimeError: broken batch")
+    assert outputs["c"].finish is not None
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "message"),
+    [
+        ("1", FaultKind.INVALID_REQUEST, "digits cannot be spelled"),
+        ("?", FaultKind.INTERNAL, "RuntimeError: broken"),
+        ("", FaultKind.INTERNAL, "RuntimeError: the module wants more input after the last"),
+        ("#", FaultKind.INTERNAL, "RuntimeError: module gave 0 outputs for 1 sessions"),
+    ],
+)
+def test_failures_say_whose_fault_they_are(
+    engine: GenerationEngine, word: str, kind: FaultKind, message: str
+) -> None:
+    """A refused input is the request's fault; what breaks in the module, or is missing, is ours."""
+    start(engine, a=word)
+    (output,) = finish(engine)
+    assert output.error is not None
+    assert (output.error.kind, output.error.message) == (kind, message)
+
+
+def test_a_refused_parameter_fails_the_request(engine: GenerationEngine) -> None:
+    """The module's `open` may refuse; input for such a request is released and ignored."""
+    engine.add(EngineRequest(request_id="a", params={"speed": 1}))
+    engine.append("a", tiny.text_payload("word"), last=True)
+    (output,) = finish(engine)
+    assert output.error is not None
+    assert output.error.message == "spelling takes no parameters"
+
+
+def test_a_stage_without_a_loader_is_refused() -> None:
+    """The engine cannot guess a network."""
+    with pytest.raises(ValueError, match="stage `talker` names no loader"):
+        GenerationEngine(replace(CONTEXT, loader=None)).load()
+
+
+def test_memory_is_that_of_the_weights() -> None:
+    """Without their size there is no estimate."""
+    args = GenerationOptions()
+    known = ENGINE.memory(MemoryInput(facts=StageFacts(weight_bytes=5), sizes={}, args=args))
+    assert known is not None
+    assert (known.weights, known.cache) == (5, 0)
+    assert ENGINE.memory(MemoryInput(facts=StageFacts(), sizes={}, args=args)) is None

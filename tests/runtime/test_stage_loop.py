@@ -1,0 +1,255 @@
+"""The engine loop of a stage, driven turn by turn with the `fake` engine in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from stagemesh.engines._fake import FakeEngine
+from stagemesh.engines.fake import FakeOptions
+from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key
+from stagemesh.runtime.stage_loop import (
+    CALLER,
+    Counted,
+    Emission,
+    Over,
+    Said,
+    StageLoop,
+    Target,
+)
+from stagemesh.spec.bridge import BridgeFactory
+from stagemesh.spec.engine import EngineContext, EngineOutput
+from stagemesh.spec.payload import Payload
+from stagemesh.spec.pipeline import ExecutionType
+from tests.runtime.plugins import FailingBridge, UpperBridge
+
+KEY = Key(rid="r", epoch=1)
+OTHER = Key(rid="other", epoch=2)
+AS_IT_IS = Target(bridge=None, chunked=True)
+
+
+def engine(options: FakeOptions, kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
+    """A fake engine with a program."""
+    return kind(
+        EngineContext(
+            stage="only",
+            execution_type=ExecutionType.LLM_AR,
+            checkpoint=Path(),
+            model_subdir=".",
+            loader=None,
+            device="cpu",
+            rank=0,
+            world_size=1,
+            async_chunk=True,
+            owns_tokenizer=False,
+            args=options,
+            model_args={},
+        )
+    )
+
+
+class Stage:
+    """A loop with what it said."""
+
+    def __init__(
+        self,
+        target: Target = AS_IT_IS,
+        options: FakeOptions | None = None,
+        kind: type[FakeEngine] = FakeEngine,
+    ) -> None:
+        """Feed stage 1 by `target`, and the caller."""
+        self.inbox = Inbox()
+        self.said: list[Emission] = []
+        self.engine = engine(options or FakeOptions(num_outputs=2), kind)
+        targets = {1: target, CALLER: AS_IT_IS}
+        self.loop = StageLoop(self.engine, targets, self.inbox, self._emit)
+
+    def submit(self, key: Key, text: str = "a", **params: object) -> None:
+        """Add a request with its whole input."""
+        self.inbox.put(Add(key=key, params=params, targets=(1, CALLER), since=0.0))
+        self.inbox.put(Append(key=key, payload=Payload(meta={"text": text}), last=True))
+
+    def turn(self, count: int = 1) -> None:
+        """Work for some turns; there is something to do in each."""
+        for _ in range(count):
+            assert self.loop.turn()
+
+    def finish(self) -> None:
+        """Work until nothing is left to do."""
+        self.turn()
+        while self.engine.has_work():
+            self.turn()
+
+    def texts(self, target: int, key: Key = KEY) -> list[tuple[object, bool]]:
+        """Text and end mark of what a target was told."""
+        return [
+            (item.payload.meta.get("text"), item.last)
+            for item in self.said
+            if isinstance(item, Said) and (item.target, item.key) == (target, key)
+        ]
+
+    def ends(self) -> list[Finished | Failed | Cancelled]:
+        """All terminal words."""
+        return [item.terminal for item in self.said if isinstance(item, Over)]
+
+    def _emit(self, emissions: Sequence[Emission]) -> None:
+        self.said += emissions
+
+
+def test_outputs_go_to_every_target_as_they_appear() -> None:
+    """A chunked edge and the caller get each output in the turn that made it."""
+    stage = Stage()
+    stage.submit(KEY)
+    stage.turn()
+    assert stage.texts(1) == stage.texts(CALLER) == [("a#0", False)]
+    stage.turn()
+    assert stage.texts(1) == stage.texts(CALLER) == [("a#0", False), ("a#1", True)]
+    (end,) = stage.ends()
+    assert isinstance(end, Finished)
+    assert end.units == {"outputs": 2.0}
+
+
+def test_an_edge_without_chunks_gets_everything_at_the_end() -> None:
+    """The caller hears early, the edge only when the request has finished."""
+    stage = Stage(Target(bridge=None, chunked=False))
+    stage.submit(KEY)
+    stage.turn()
+    assert stage.texts(1) == []
+    assert stage.texts(CALLER) == [("a#0", False)]
+    stage.turn()
+    assert stage.texts(1) == [("a#0", False), ("a#1", True)]
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_bridge_converts_for_its_edge_alone(*, chunked: bool) -> None:
+    """What the bridge gives goes to the edge, the end mark on its last piece."""
+    stage = Stage(Target(bridge=UpperBridge, chunked=chunked))
+    stage.submit(KEY)
+    stage.turn()
+    assert stage.texts(1) == []
+    stage.turn()
+    assert stage.texts(1) == [("A#0", False), ("A#1", True)]
+    assert stage.texts(CALLER) == [("a#0", False), ("a#1", True)]
+
+
+def test_an_end_without_output_is_told() -> None:
+    """A request that says nothing still ends on every edge, with an empty payload."""
+    stage = Stage(options=FakeOptions(num_outputs=0))
+    stage.submit(KEY)
+    stage.finish()
+    assert stage.texts(1) == stage.texts(CALLER) == [(None, True)]
+
+
+def test_a_failing_bridge_fails_its_request_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whatever a bridge raises ends that request, and is printed for who looks after the stage."""
+    bridges = iter([FailingBridge(), UpperBridge()])
+    factory = cast("BridgeFactory", partial(next, bridges))
+    stage = Stage(Target(bridge=factory, chunked=True))
+    stage.submit(KEY)
+    stage.submit(OTHER, "b")
+    stage.finish()
+    assert stage.texts(1, OTHER) == [("B#0", False), ("B#1", True)]
+    failed = stage.ends()[0]
+    assert isinstance(failed, Failed)
+    assert failed.message.startswith("ValueError: no bridge")
+    assert not failed.invalid
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_raising_step_fails_what_the_engine_holds(capfd: pytest.CaptureFixture[str]) -> None:
+    """Every request of the broken step fails, and the next one is served."""
+    stage = Stage()
+    stage.submit(KEY)
+    stage.submit(OTHER, fail_at="raise")
+    stage.turn()
+    assert [type(end) for end in stage.ends()] == [Failed, Failed]
+    assert not stage.engine.has_work()
+    stage.submit(Key(rid="r", epoch=3))
+    stage.finish()
+    assert isinstance(stage.ends()[2], Finished)
+    assert "RuntimeError" in capfd.readouterr().err
+
+
+def test_an_engine_that_raises_without_requests_ends_the_loop() -> None:
+    """Nobody is to blame but the engine: the error leaves the loop, nothing spins."""
+
+    class Broken(FakeEngine):
+        def has_work(self) -> bool:
+            return True
+
+        def step(self) -> list[EngineOutput]:
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        Stage(kind=Broken).loop.run()
+
+
+def test_a_forgotten_request_says_nothing_more() -> None:
+    """After a cancel comes exactly one terminal word, and no output."""
+    stage = Stage()
+    stage.submit(KEY)
+    stage.turn()
+    stage.inbox.put(Forget(key=KEY))
+    stage.inbox.put(Forget(key=KEY))
+    stage.turn()
+    assert stage.ends() == [Cancelled(key=KEY)]
+    assert len(stage.texts(CALLER)) == 1
+    assert not stage.engine.has_work()
+
+
+def test_a_cancel_of_an_earlier_request_does_not_hit_a_later_one() -> None:
+    """The epoch tells two requests of one name apart."""
+    stage = Stage()
+    stage.submit(KEY)
+    stage.inbox.put(Forget(key=Key(rid="r", epoch=0)))
+    stage.finish()
+    assert [type(end) for end in stage.ends()] == [Finished]
+
+
+def test_an_input_for_nobody_is_released() -> None:
+    """A chunk for a request that is gone gives its memory back."""
+    stage = Stage()
+    released: list[int] = []
+    payload = Payload(release=lambda: released.append(1))
+    stage.inbox.put(Append(key=KEY, payload=payload, last=True))
+    stage.turn()
+    assert released == [1]
+
+
+def test_a_paused_request_waits_and_goes_on() -> None:
+    """Between pause and resume the request has no output, and the engine no work."""
+    stage = Stage()
+    stage.submit(KEY)
+    stage.inbox.put(Pause(key=KEY))
+    stage.turn()
+    assert not stage.engine.has_work()
+    assert stage.texts(CALLER) == []
+    stage.inbox.put(Resume(key=KEY))
+    stage.finish()
+    assert len(stage.texts(CALLER)) == 2
+
+
+def test_progress_adds_up() -> None:
+    """Units are told as totals, so that a lost report does no harm."""
+    stage = Stage(options=FakeOptions(num_outputs=3))
+    stage.submit(KEY)
+    stage.finish()
+    counted = [item.units["outputs"] for item in stage.said if isinstance(item, Counted)]
+    assert counted == [1.0, 2.0]
+
+
+def test_an_idle_loop_sleeps_until_it_is_told_to_quit() -> None:
+    """Without work the loop waits in its inbox, and `Quit` ends it."""
+    stage = Stage()
+    thread = threading.Thread(target=stage.loop.run)
+    thread.start()
+    stage.submit(KEY)
+    stage.inbox.put(Quit())
+    thread.join(60)
+    assert not thread.is_alive()

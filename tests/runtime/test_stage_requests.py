@@ -1,0 +1,310 @@
+"""The requests of a stage process between streams and engine, with the streams left out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
+from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.inbox import Add, Append, Command, Forget, Inbox, Pause, Resume
+from stagemesh.runtime.messages import (
+    Ack,
+    Cancelled,
+    Chunk,
+    Failed,
+    Finished,
+    Key,
+    Message,
+    Progress,
+    Submit,
+    Terminal,
+)
+from stagemesh.runtime.stage_loop import Counted, Over, Said
+from stagemesh.runtime.stage_requests import StageRequests
+from stagemesh.runtime.stream import Stream
+from stagemesh.spec.payload import Payload
+from stagemesh.testing.connector_conformance import payload_of
+
+KEY = Key(rid="r", epoch=5)
+SIZE = 30_000
+ROOM = 4
+"""Payloads of `SIZE` that fit the arena of these tests."""
+
+
+class Recorder:
+    """Stands for a stream: writes down what is sent."""
+
+    def __init__(self) -> None:
+        """Nothing was sent."""
+        self.sent: list[tuple[Message, tuple[int, ...]]] = []
+
+    def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        """Write down."""
+        self.sent.append((message, fds))
+
+    def chunks(self) -> list[Chunk]:
+        """The chunks among what was sent."""
+        return [message for message, _ in self.sent if isinstance(message, Chunk)]
+
+
+class Desk:
+    """A `StageRequests` with one edge in and one out, and everything it says."""
+
+    def __init__(self, num_inputs: int = 1) -> None:
+        """Connect it; needs a running loop."""
+        self.inbox = Inbox()
+        self.told: list[Message] = []
+        self.requests = StageRequests(self.inbox, num_inputs, self.told.append)
+        self.downstream, self.upstream, self.answers = Recorder(), Recorder(), Recorder()
+        small = SharedMemoryOptions(arena_bytes=128 * 1024)
+        self.connector = Connector(spec=CONNECTOR, options=small)
+        self.out = EdgeOut(self._as_stream(self.downstream), self.connector.sender(), self.sent)
+        self.source = EdgeOut(self._as_stream(self.upstream), self.connector.sender(), self.ignore)
+        self.into = EdgeIn(self._as_stream(self.answers), self.connector)
+
+    def submit(self, key: Key = KEY) -> None:
+        """A request comes."""
+        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: 0}), {1: self.out})
+
+    def feed(self, payload: Payload, key: Key = KEY, *, last: bool = False) -> None:
+        """An input comes from upstream."""
+        assert self.source.send(key, payload, last=last)
+        message, fds = self.upstream.sent.pop()
+        assert isinstance(message, Chunk)
+        self.requests.chunk(self.into, message, fds)
+
+    def say(self, *, last: bool = False, key: Key = KEY) -> None:
+        """The engine says something."""
+        said = Said(key=key, target=1, payload=payload_of(SIZE), last=last)
+        self.requests.take([said])
+
+    def over(self, terminal: Terminal) -> None:
+        """The engine is done."""
+        self.requests.take([Over(terminal=terminal)])
+
+    def commands(self) -> list[Command]:
+        """What the engine was asked since the last call."""
+        return list(self.inbox.take(wait=False))
+
+    def sent(self, key: Key, error: ValueError | None) -> None:
+        """A waiting chunk has gone."""
+        self.requests.sent(key, error)
+
+    def ignore(self, key: Key, error: ValueError | None) -> None:
+        """Nothing waits on the other side of these tests."""
+
+    def close(self) -> None:
+        """Close all ends, and the descriptors that nobody took."""
+        self.requests.close()
+        for edge in (self.out, self.source, self.into):
+            edge.close()
+        for recorder in (self.downstream, self.upstream):
+            for _, fds in recorder.sent:
+                for fd in fds:
+                    os.close(fd)
+
+    @staticmethod
+    def _as_stream(recorder: Recorder) -> Stream:
+        return cast("Stream", recorder)
+
+
+def finished(key: Key = KEY) -> Finished:
+    """How an engine ends a request well."""
+    return Finished(key=key, units={}, seconds=0.0, first_output_s=None)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    """A desk with one input."""
+    yield from a_desk()
+
+
+@pytest.fixture
+def desk_of_two() -> Iterator[Desk]:
+    """A desk whose requests are fed by two edges."""
+    yield from a_desk(2)
+
+
+def a_desk(num_inputs: int = 1) -> Iterator[Desk]:
+    """Make a desk on a loop that does not run any further."""
+
+    async def make() -> Desk:
+        return Desk(num_inputs)
+
+    with asyncio.Runner() as runner:
+        desk = runner.run(make())
+        yield desk
+        desk.close()
+
+
+def test_a_request_and_its_inputs_reach_the_engine_in_order(desk: Desk) -> None:
+    """The engine is given the request, then each input, the last one marked."""
+    desk.submit()
+    desk.feed(Payload(meta={"text": "a"}))
+    desk.feed(payload_of(SIZE), last=True)
+    add, one, two = desk.commands()
+    assert isinstance(add, Add)
+    assert (add.params, add.targets) == ({"n": (1,)}, (1,))
+    assert isinstance(one, Append)
+    assert isinstance(two, Append)
+    assert (one.payload.meta, one.last) == ({"text": "a"}, False)
+    assert (two.payload, two.last) == (payload_of(SIZE), True)
+
+
+def test_an_input_may_come_before_its_request(desk: Desk) -> None:
+    """Streams are ordered only in themselves: an early chunk waits for its request."""
+    desk.feed(payload_of(10), last=True)
+    assert desk.commands() == []
+    desk.submit()
+    assert [type(command) for command in desk.commands()] == [Add, Append]
+
+
+def test_an_input_of_a_request_that_is_gone_is_given_back(desk: Desk) -> None:
+    """A late chunk is acknowledged and goes nowhere."""
+    desk.submit(Key(rid="later", epoch=6))
+    desk.commands()
+    desk.feed(payload_of(SIZE))
+    assert desk.commands() == []
+
+
+def test_the_last_input_is_the_last_of_all_edges(desk_of_two: Desk) -> None:
+    """With two sources only the second end is the end, and an empty one before it is not told."""
+    desk = desk_of_two
+    desk.submit()
+    desk.feed(Payload(), last=True)
+    desk.source.drop(KEY)
+    desk.into.drop(KEY)
+    desk.feed(Payload(), last=True)
+    _, append = desk.commands()
+    assert isinstance(append, Append)
+    assert append.last
+
+
+def test_without_room_the_request_is_paused_until_there_is(desk: Desk) -> None:
+    """What does not fit waits in order; the engine is paused once and resumed when all has gone."""
+    desk.submit()
+    desk.commands()
+    for _ in range(ROOM + 2):
+        desk.say()
+    assert len(desk.downstream.chunks()) == ROOM
+    assert desk.commands() == [Pause(key=KEY)]
+    desk.out.acknowledged(desk.downstream.chunks()[0].number)
+    assert desk.commands() == []
+    desk.out.acknowledged(desk.downstream.chunks()[1].number)
+    assert desk.commands() == [Resume(key=KEY)]
+    assert [chunk.seq for chunk in desk.downstream.chunks()] == [*range(ROOM + 2)]
+
+
+def test_the_terminal_word_comes_after_everything_else(desk: Desk) -> None:
+    """A finished request is told to the caller when its last chunk has gone."""
+    desk.submit()
+    for number in range(ROOM + 1):
+        desk.say(last=number == ROOM)
+    desk.over(finished())
+    assert desk.told == []
+    desk.out.acknowledged(desk.downstream.chunks()[0].number)
+    assert desk.told == [finished()]
+    assert desk.downstream.chunks()[-1].last
+
+
+def test_a_cancel_drops_what_waits_and_is_answered_once(desk: Desk) -> None:
+    """The answer comes when the engine has let go; nothing that waited is sent any more."""
+    desk.submit()
+    for _ in range(ROOM + 1):
+        desk.say()
+    desk.requests.cancel(KEY)
+    desk.requests.cancel(KEY)
+    assert desk.commands()[-1] == Forget(key=KEY)
+    desk.say()
+    desk.over(Cancelled(key=KEY))
+    desk.out.acknowledged(desk.downstream.chunks()[0].number)
+    assert desk.told == [Cancelled(key=KEY)]
+    assert len(desk.downstream.chunks()) == ROOM
+
+
+def test_a_cancel_that_crosses_the_end_is_answered_once(desk: Desk) -> None:
+    """When the engine had finished but chunks still waited, the cancel ends it at once."""
+    desk.submit()
+    for _ in range(ROOM + 1):
+        desk.say()
+    desk.over(finished())
+    desk.requests.cancel(KEY)
+    assert desk.told == [Cancelled(key=KEY)]
+    desk.requests.cancel(KEY)
+    assert desk.told == [Cancelled(key=KEY)]
+
+
+def test_an_output_that_cannot_be_carried_fails_its_request(desk: Desk) -> None:
+    """A payload that the connector refuses is the stage's failure, told with the reason."""
+    desk.submit()
+    bad = Payload(meta={"text": "x" * 2_000_000})
+    desk.requests.take([Said(key=KEY, target=1, payload=bad, last=False)])
+    desk.over(Cancelled(key=KEY))
+    (failed,) = desk.told
+    assert isinstance(failed, Failed)
+    assert "an output was refused: metadata" in failed.message
+
+
+def test_a_gap_in_the_inputs_fails_the_request(desk: Desk) -> None:
+    """Chunks are counted: one that is missing is never passed over."""
+    desk.submit()
+    desk.source.send(KEY, payload_of(10), last=False)
+    desk.upstream.sent.clear()
+    desk.feed(payload_of(10))
+    desk.over(Cancelled(key=KEY))
+    (failed,) = desk.told
+    assert isinstance(failed, Failed)
+    assert "chunk `1` came in place of `0`" in failed.message
+
+
+def test_a_consumer_that_is_gone_holds_nobody_up(desk: Desk) -> None:
+    """When the next stage dies, what waited for it counts as sent."""
+    desk.submit()
+    desk.commands()
+    for _ in range(ROOM + 2):
+        desk.say()
+    desk.out.close()
+    assert desk.commands() == [Pause(key=KEY), Resume(key=KEY)]
+    desk.say(last=True)
+    desk.over(finished())
+    assert desk.told == [finished()]
+
+
+def test_a_request_whose_next_stage_is_gone_is_refused(desk: Desk) -> None:
+    """It fails at once, so that the caller never waits for its word."""
+    desk.requests.submit(Submit(key=KEY, params={}, targets={1: 0}), None)
+    assert desk.commands() == []
+    (failed,) = desk.told
+    assert isinstance(failed, Failed)
+
+
+def test_progress_is_told_now_and_then(desk: Desk) -> None:
+    """A burst of counts is one report; the numbers are totals, so nothing is lost."""
+    desk.submit()
+    desk.requests.take([Counted(key=KEY, units={"n": float(count)}) for count in range(50)])
+    assert desk.told == [Progress(key=KEY, units={"n": 0.0})]
+
+
+def test_when_the_caller_goes_every_request_is_forgotten(desk: Desk) -> None:
+    """All that the engine holds is cancelled."""
+    keys = [Key(rid=name, epoch=7) for name in "ab"]
+    for key in keys:
+        desk.submit(key)
+    desk.commands()
+    desk.requests.cancel_all()
+    assert desk.commands() == [Forget(key=key) for key in keys]
+
+
+def test_a_ticket_that_is_no_good_is_still_acknowledged(desk: Desk) -> None:
+    """The number of a malformed ticket goes back, and its request fails."""
+    desk.submit()
+    bad = Chunk(key=KEY, seq=0, number=77, body=b"nonsense", last=True)
+    desk.requests.chunk(desk.into, bad, ())
+    assert desk.answers.sent == [(Ack(number=77), ())]
+    desk.over(Cancelled(key=KEY))
+    assert isinstance(desk.told[0], Failed)

@@ -11,14 +11,29 @@ from typing import TYPE_CHECKING
 from stagemesh.spec.reference import resolve
 
 if TYPE_CHECKING:
+    from stagemesh.runtime.audio import Audio
     from stagemesh.runtime.omni import AsyncOmni, Omni
+    from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageReport
 
 _PUBLIC = {
     "AsyncOmni": "stagemesh.runtime.omni:AsyncOmni",
+    "Audio": "stagemesh.runtime.audio:Audio",
     "Omni": "stagemesh.runtime.omni:Omni",
+    "OmniOutput": "stagemesh.runtime.outputs:OmniOutput",
+    "OmniResult": "stagemesh.runtime.outputs:OmniResult",
+    "StageProgress": "stagemesh.runtime.outputs:StageProgress",
+    "StageReport": "stagemesh.runtime.outputs:StageReport",
 }
 
-__all__ = ["AsyncOmni", "Omni"]
+__all__ = [
+    "AsyncOmni",
+    "Audio",
+    "Omni",
+    "OmniOutput",
+    "OmniResult",
+    "StageProgress",
+    "StageReport",
+]
 
 
 def __getattr__(name: str) -> object:

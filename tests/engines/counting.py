@@ -32,6 +32,8 @@ class Speller:
         """Keep the last letter back until the input is whole, since it ends the answer."""
         if not self.letters or (len(self.letters) == 1 and not self.complete):
             return None
+        if self.letters[0] == "*":
+            raise RuntimeError("no bucket")
         return "vowel" if self.letters[0] in "aeiou" else "other"
 
     def spell(self) -> ModuleOutput:

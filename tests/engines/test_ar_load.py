@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,32 @@ def test_auto_takes_a_type_that_the_cpu_computes(
     assert compute_dtype(tmp_path, "auto", CPU) is computed
     assert compute_dtype(tmp_path, "float16", CPU) is torch.float16
     assert compute_dtype(tmp_path, "auto", torch.device("cuda")) is torch.bfloat16
+    LlamaConfig(dtype="float16").save_pretrained(tmp_path)
+    assert compute_dtype(tmp_path, "auto", CPU) is torch.float32
+    LlamaConfig(dtype=None).save_pretrained(tmp_path)
+    assert compute_dtype(tmp_path, "auto", CPU) is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("own", "generation", "ends"), [(None, None, set()), (5, None, {5}), (5, [6, 7], {6, 7})]
+)
+def test_end_tokens_come_from_the_generation_config_first(
+    own: int | None,
+    generation: list[int] | None,
+    ends: set[int],
+    tiny_model: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    """`generation_config.json` beats `config.json`; a checkpoint may have none."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model("llama"), folder)
+    for name, value in (("config.json", own), ("generation_config.json", generation)):
+        written = json.loads((folder / name).read_text(encoding="utf-8"))
+        written["eos_token_id"] = value
+        (folder / name).write_text(json.dumps(written), encoding="utf-8")
+    if generation is None:
+        (folder / "generation_config.json").unlink()
+    assert Network(folder, options(), CPU).limits.end_tokens == ends
 
 
 def test_a_model_that_asks_for_more_than_is_served_is_refused() -> None:

@@ -110,6 +110,15 @@ def test_failures_say_whose_fault_they_are(
     assert (output.error.kind, output.error.message) == (kind, message)
 
 
+def test_a_failure_after_a_unit_comes_with_what_it_gave(engine: GenerationEngine) -> None:
+    """When the next unit cannot be named, the last output carries payload and failure together."""
+    start(engine, a="e*")
+    (output,) = finish(engine)
+    assert output.payloads[0].meta == {"text": "E"}
+    assert output.error is not None
+    assert output.error.message == "RuntimeError: no bucket"
+
+
 def test_a_refused_parameter_fails_the_request(engine: GenerationEngine) -> None:
     """The module's `open` may refuse; input for such a request is released and ignored."""
     engine.add(EngineRequest(request_id="a", params={"speed": 1}))

@@ -43,7 +43,7 @@ def play(under_test: Scheduler, chunks: List[Chunk]) -> None:
 def test_every_request_is_answered_within_all_limits(
     lengths: list[tuple[int, int]], seqs: int, tokens: int, blocks: int, seed: int
 ) -> None:
-    """Whatever arrives, pauses and is resumed, limits hold and every answer gets its full length."""
+    """Whatever arrives, pauses and is resumed, limits hold and every answer gets its length."""
     draw = random.Random(seed)  # noqa: S311  # hypothesis draws too slowly here
     pool = BlockPool(blocks)
     under_test = scheduler(pool, seqs=seqs, tokens=tokens)

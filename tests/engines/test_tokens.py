@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def test_an_unfinished_character_is_told_at_the_end(tokenizer: Tokenizer) -> Non
     assert detokenizer.push(start) == ""
     assert detokenizer.flush() == "\ufffd"
     assert detokenizer.flush() == ""
+
+
+def test_without_a_template_the_text_is_the_prompt(
+    tiny_model: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A base model's tokenizer has no chat template; a system text stands before it."""
+    shutil.copytree(tiny_model("llama"), tmp_path / "base")
+    (tmp_path / "base" / "chat_template.jinja").unlink()
+    base = Tokenizer(tmp_path / "base")
+    assert base.decode(base.encode("hi", None)) == "hi"
+    assert base.decode(base.encode("hi", "be")) == "be\nhi"
 
 
 @given(

@@ -18,6 +18,7 @@ from stagemesh.plan.saved import open_saved
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import OmniResult
+from stagemesh.runtime.params import check_prompt
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
@@ -65,15 +66,7 @@ def _made(namespace: argparse.Namespace) -> Made:
 
 def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
     """Find what is wrong with the request before anything is started."""
-    found: list[Diagnostic] = []
-    if not namespace.question.strip():
-        found.append(
-            Diagnostic(
-                code="RT004",
-                message="the question is empty",
-                help='write it as one argument: `stagemesh run MODEL "..."`',
-            )
-        )
+    found = check_prompt(namespace.question)
     if not namespace.timeout > 0:
         found.append(
             Diagnostic(code="CL004", message=f"`--timeout` must be above 0: `{namespace.timeout}`")

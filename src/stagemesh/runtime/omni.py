@@ -18,7 +18,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
-from stagemesh.runtime.params import RequestRules, SamplingParams
+from stagemesh.runtime.params import RequestRules, SamplingParams, check_prompt
 from stagemesh.runtime.running import Call, OnProgress, Running
 from stagemesh.runtime.supervisor import Place, Supervisor
 from stagemesh.spec.diagnostic import Diagnostic
@@ -173,8 +173,8 @@ class AsyncOmni:
     ) -> Call:
         params = self._rules.merge(sampling_params or {})
         if isinstance(prompt, str):
-            if not prompt.strip():
-                raise DiagnosticError([Diagnostic(code="RT004", message="the prompt is empty")])
+            if found := check_prompt(prompt):
+                raise DiagnosticError(found)
             prompt = Payload(meta={"text": prompt})
         return Call(
             request_id=request_id or f"request-{next(self._names)}",

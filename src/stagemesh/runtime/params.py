@@ -24,6 +24,15 @@ _log: Final = logging.getLogger(__name__)
 _SOURCE: Final = Nowhere(source="sampling_params")
 
 
+def check_prompt(text: str) -> list[Diagnostic]:
+    """Say what is wrong with a prompt before anything is started for it."""
+    if text.strip():
+        return []
+    return [
+        Diagnostic(code="RT004", message="the prompt is empty", help="give it a text to answer")
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRules:
     """What a request may say to one stage."""

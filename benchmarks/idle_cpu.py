@@ -30,7 +30,7 @@ def main() -> None:
     """Print what was used, also as a share of one core."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
     stages = [replace(stage, replicas=2) for stage in three_stages()]
-    with Omni.from_plan(fake_plan(stages)) as omni:
+    with Omni(fake_plan(stages)) as omni:
         omni.generate(["warm up"] * 8)
         pids = [os.getpid(), *omni.pids.values()]
         time.sleep(1.0)  # what the warm-up left behind settles

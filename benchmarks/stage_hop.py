@@ -209,7 +209,7 @@ async def request_times(num_stages: int, size: int) -> list[float]:
     rest = [FakeStage(name=f"stage-{number}") for number in range(1, num_stages)]
     stages = [first, *rest]
     stages[-1] = FakeStage(name="last", final="data", args=stages[-1].args)
-    async with AsyncOmni.from_plan(fake_plan(stages, arena_bytes=8 * 1024 * 1024)) as omni:
+    async with AsyncOmni(fake_plan(stages, arena_bytes=8 * 1024 * 1024)) as omni:
         times = []
         for _ in range(60):
             began = time.perf_counter()

@@ -16,7 +16,7 @@ from tests.e2e import leaks
 
 def test_a_question_longer_than_the_context_is_refused(chunked: Omni) -> None:
     """The message gives the number of tokens and what is allowed; others are served on."""
-    with pytest.raises(InvalidRequestError, match=r"2048") as caught:
+    with pytest.raises(InvalidRequestError, match=r"`3031` tokens, allowed are `2047`") as caught:
         chunked.generate("word " * 3000)
     assert caught.value.stage == "thinker"
     [result] = chunked.generate("Hi.", sampling_params={"thinker": {"max_tokens": 4}})

@@ -43,7 +43,7 @@ class Started:
 
     def __enter__(self) -> Self:
         self._thread = LoopThread()
-        self.omni = AsyncOmni.from_plan(self._plan)
+        self.omni = AsyncOmni(self._plan)
         try:
             self.call(self.omni.start(timeout_s=WAIT_S))
         except BaseException:

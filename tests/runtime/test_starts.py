@@ -30,7 +30,7 @@ from stagemesh.plan.save import from_json
 from stagemesh.runtime.omni import Omni
 
 plan = from_json(Path(sys.argv[1]).read_text())
-omni = Omni.from_plan(plan)
+omni = Omni(plan)
 print(json.dumps(list(omni.pids.values())), flush=True)
 {then}
 """
@@ -70,7 +70,7 @@ def test_a_stage_that_cannot_load_stops_the_start() -> None:
     broken = replace(talker, args={"fail_at": "load"})
     told = "stage `talker` replica `0` failed: RuntimeError"
     with pytest.raises(StartupError, match=told) as caught:
-        Omni.from_plan(fake_plan([thinker, broken, vocoder]))
+        Omni(fake_plan([thinker, broken, vocoder]))
     assert caught.value.stage == "talker"
     assert "Traceback" in str(caught.value)
     assert children() == before
@@ -80,7 +80,7 @@ def test_a_stage_that_cannot_load_stops_the_start() -> None:
 def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
     """At the deadline every stage that is not ready is listed, and all are gone."""
     before, fds = children(), open_fds()
-    omni = AsyncOmni.from_plan(fake_plan(three_stages()))
+    omni = AsyncOmni(fake_plan(three_stages()))
     with pytest.raises(StartupError, match=r"not ready after 0\.01 s: stage `thinker` replica `0`"):
         asyncio.run(omni.start(timeout_s=0.01))
     assert children() == before
@@ -92,7 +92,7 @@ def test_ranks_that_nobody_starts_are_refused() -> None:
     plan = fake_plan([FakeStage(name="only", final="text")])
     wide = replace(plan, stages=(replace(plan.stages[0], world_size=2),))
     with pytest.raises(StartupError, match="needs `2` ranks") as caught:
-        Omni.from_plan(wide)
+        Omni(wide)
     assert caught.value.stage == "only"
 
 
@@ -101,7 +101,7 @@ def test_a_start_that_is_cancelled_leaves_nothing() -> None:
     before = children()
 
     async def run() -> None:
-        omni = AsyncOmni.from_plan(fake_plan(three_stages()))
+        omni = AsyncOmni(fake_plan(three_stages()))
         start = asyncio.ensure_future(omni.start())
         await asyncio.sleep(0)
         assert children() > before
@@ -116,7 +116,7 @@ def test_a_start_that_is_cancelled_leaves_nothing() -> None:
 def test_the_synchronous_front_door_runs_and_closes() -> None:
     """`Omni` gives results in order, closes twice without harm, and refuses work afterwards."""
     before, fds = children(), open_fds()
-    with Omni.from_plan(fake_plan(three_stages())) as omni:
+    with Omni(fake_plan(three_stages())) as omni:
         results = omni.generate(["a", "b"])
         assert [result.text for result in results] == ["a#0a#1a#2", "b#0b#1b#2"]
         assert [result.text for result in omni.generate("c")] == ["c#0c#1c#2"]

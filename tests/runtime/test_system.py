@@ -206,7 +206,7 @@ def test_a_plan_that_cannot_be_run_says_why() -> None:
         **{name: getattr(plan, name) for name in plan.__slots__} | {"not_runnable": ("no `tp`",)}
     )
     with pytest.raises(DiagnosticError, match="cannot be run: no `tp`"):
-        AsyncOmni.from_plan(blocked)
+        AsyncOmni(blocked)
 
 
 def test_a_plan_takes_no_further_configuration() -> None:
@@ -217,6 +217,6 @@ def test_a_plan_takes_no_further_configuration() -> None:
 
 def test_a_system_that_is_not_started_says_so() -> None:
     """Using it too early is `ClosedError`."""
-    omni = AsyncOmni.from_plan(fake_plan(three_stages()))
+    omni = AsyncOmni(fake_plan(three_stages()))
     with pytest.raises(ClosedError):
         asyncio.run(omni.run("hi"))

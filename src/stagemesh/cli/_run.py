@@ -18,7 +18,7 @@ from stagemesh.plan.saved import open_saved
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import OmniResult
-from stagemesh.runtime.params import check_prompt
+from stagemesh.runtime.params import check_prompt, check_runnable
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
@@ -66,7 +66,7 @@ def _made(namespace: argparse.Namespace) -> Made:
 
 def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
     """Find what is wrong with the request before anything is started."""
-    found = check_prompt(namespace.question)
+    found = check_runnable(plan) + check_prompt(namespace.question)
     if not namespace.timeout > 0:
         found.append(
             Diagnostic(code="CL004", message=f"`--timeout` must be above 0: `{namespace.timeout}`")
@@ -87,7 +87,7 @@ def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
 
 def _ask(namespace: argparse.Namespace, plan: Plan) -> OmniResult:
     sys.stderr.write(f"{plan_summary(plan)}\n")
-    with Progress(plan) as progress, Omni.from_plan(plan) as omni:
+    with Progress(plan) as progress, Omni(plan) as omni:
         progress.started()
         [result] = omni.generate(
             namespace.question, timeout_s=namespace.timeout, on_progress=progress.news

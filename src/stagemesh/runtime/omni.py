@@ -18,10 +18,9 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
-from stagemesh.runtime.params import RequestRules, SamplingParams, check_prompt
+from stagemesh.runtime.params import RequestRules, SamplingParams, check_prompt, check_runnable
 from stagemesh.runtime.running import Call, OnProgress, Running
 from stagemesh.runtime.supervisor import Place, Supervisor
-from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -59,19 +58,13 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan: Final = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
-        if self.plan.not_runnable:
-            reasons = [f"the plan cannot be run: {reason}" for reason in self.plan.not_runnable]
-            raise DiagnosticError([Diagnostic(code="RT003", message=why) for why in reasons])
+        if found := check_runnable(self.plan):
+            raise DiagnosticError(found)
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
         self._names = itertools.count()
         self._closed = False
-
-    @classmethod
-    def from_plan(cls, plan: Plan) -> Self:
-        """Run exactly this plan."""
-        return cls(plan)
 
     @property
     def pids(self) -> Mapping[Place, int]:
@@ -219,11 +212,6 @@ class Omni:
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def from_plan(cls, plan: Plan) -> Self:
-        """Start exactly this plan."""
-        return cls(plan)
 
     @property
     def pids(self) -> Mapping[Place, int]:

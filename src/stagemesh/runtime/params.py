@@ -33,6 +33,12 @@ def check_prompt(text: str) -> list[Diagnostic]:
     ]
 
 
+def check_runnable(plan: Plan) -> list[Diagnostic]:
+    """Say why a valid plan cannot be run, one finding for each reason."""
+    message = "the plan cannot be run: {}"
+    return [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRules:
     """What a request may say to one stage."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -25,7 +26,12 @@ from tests.engines import tiny
 CPU = torch.device("cpu")
 TOKEN_BYTES = 3 * 2 * 2 * 8 * 4
 FACTS = StageFacts(
-    weight_bytes=1000, num_layers=3, num_kv_heads=2, head_dim=8, max_model_len=tiny.MAX_LEN
+    weight_bytes=1000,
+    weight_dtype="float32",
+    num_layers=3,
+    num_kv_heads=2,
+    head_dim=8,
+    max_model_len=tiny.MAX_LEN,
 )
 
 
@@ -46,7 +52,7 @@ def test_limits_that_do_not_fit_are_refused(tiny_model: Callable[[str], Path]) -
 def test_the_cache_has_the_blocks_of_the_plan(tiny_model: Callable[[str], Path]) -> None:
     """The memory model and the loaded engine count alike, with a budget and without."""
     for args in (options(max_num_seqs=2), options(kv_cache_memory_bytes=999_999, block_size=16)):
-        estimate = ENGINE.memory(MemoryInput(facts=FACTS, sizes={}, args=args))
+        estimate = ENGINE.memory(MemoryInput(facts=FACTS, sizes={}, args=args, device_kind="cpu"))
         assert estimate is not None
         limits = Network(tiny_model("llama"), args, CPU).limits
         assert estimate.cache == limits.num_blocks * args.block_size * TOKEN_BYTES
@@ -54,8 +60,10 @@ def test_the_cache_has_the_blocks_of_the_plan(tiny_model: Callable[[str], Path])
 
 def test_memory_is_split_over_ranks() -> None:
     """Tensor and pipeline ranks hold their part of weights and cache; kv heads may be repeated."""
-    whole = ENGINE.memory(MemoryInput(facts=FACTS, sizes={}, args=options()))
-    split = ENGINE.memory(MemoryInput(facts=FACTS, sizes={"tp": 4, "pp": 3}, args=options()))
+    whole = ENGINE.memory(MemoryInput(facts=FACTS, sizes={}, args=options(), device_kind="cpu"))
+    split = ENGINE.memory(
+        MemoryInput(facts=FACTS, sizes={"tp": 4, "pp": 3}, args=options(), device_kind="cpu")
+    )
     assert whole is not None
     assert split is not None
     assert split.weights == 1000 // 12
@@ -65,9 +73,13 @@ def test_memory_is_split_over_ranks() -> None:
 def test_memory_is_unknown_without_facts() -> None:
     """A missing fact gives no estimate rather than a wrong one."""
     facts = StageFacts(weight_bytes=1000, num_layers=3, num_kv_heads=2, max_model_len=256)
-    assert ENGINE.memory(MemoryInput(facts=facts, sizes={}, args=options())) is None
+    assert (
+        ENGINE.memory(MemoryInput(facts=facts, sizes={}, args=options(), device_kind="cpu")) is None
+    )
     facts = StageFacts(weight_bytes=1000, num_layers=3, num_kv_heads=2, head_dim=8)
-    assert ENGINE.memory(MemoryInput(facts=facts, sizes={}, args=options())) is None
+    assert (
+        ENGINE.memory(MemoryInput(facts=facts, sizes={}, args=options(), device_kind="cpu")) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,3 +181,17 @@ def test_a_head_of_another_type_is_left_alone(tiny_model: Callable[[str], Path])
     head = model.get_output_embeddings()
     pack_head(model)
     assert model.get_output_embeddings() is head
+
+
+def test_memory_counts_the_type_that_is_computed_in() -> None:
+    """`auto` may mean float32 on a CPU; on a GPU it is the type of the files."""
+    facts = dataclasses.replace(FACTS, weight_dtype="bfloat16")
+    sizes = {
+        kind: ENGINE.memory(MemoryInput(facts=facts, sizes={}, args=args, device_kind=kind))
+        for kind, args in (("cpu", ArOptions()), ("cuda", ArOptions()))
+    }
+    cpu, cuda = sizes["cpu"], sizes["cuda"]
+    assert cpu is not None
+    assert cuda is not None
+    assert (cpu.weights, cuda.weights) == (2000, 1000)
+    assert cpu.cache == 2 * cuda.cache

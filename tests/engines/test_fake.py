@@ -147,6 +147,8 @@ def test_echo_is_the_one_action() -> None:
 def test_memory_is_what_is_told() -> None:
     """The plan counts `memory_bytes`."""
     args = FakeOptions(memory_bytes=7)
-    estimate = ENGINE.memory(MemoryInput(facts=StageFacts(), sizes={}, args=args))
+    estimate = ENGINE.memory(
+        MemoryInput(facts=StageFacts(), sizes={}, args=args, device_kind="cpu")
+    )
     assert estimate is not None
     assert estimate.total == 7

@@ -137,7 +137,12 @@ def test_a_stage_without_a_loader_is_refused() -> None:
 def test_memory_is_that_of_the_weights() -> None:
     """Without their size there is no estimate."""
     args = GenerationOptions()
-    known = ENGINE.memory(MemoryInput(facts=StageFacts(weight_bytes=5), sizes={}, args=args))
+    known = ENGINE.memory(
+        MemoryInput(facts=StageFacts(weight_bytes=5), sizes={}, args=args, device_kind="cpu")
+    )
     assert known is not None
     assert (known.weights, known.cache) == (5, 0)
-    assert ENGINE.memory(MemoryInput(facts=StageFacts(), sizes={}, args=args)) is None
+    assert (
+        ENGINE.memory(MemoryInput(facts=StageFacts(), sizes={}, args=args, device_kind="cpu"))
+        is None
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from stagemesh.spec.payload import DTYPE_BYTES
 from stagemesh.spec.pipeline import JsonObject
 
 
@@ -32,3 +33,9 @@ def count(config: JsonObject, key: str) -> int | None:
         return value
     message = f"`{key}` must be a whole number, got `{value!r}`"
     raise TypeError(message)
+
+
+def dtype(config: JsonObject) -> str | None:
+    """Return the type of the weights, by its new or its old key; `None` for an unknown one."""
+    value = config.get("dtype", config.get("torch_dtype"))
+    return value if isinstance(value, str) and value in DTYPE_BYTES else None

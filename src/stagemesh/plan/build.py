@@ -105,14 +105,16 @@ def _draft(
         choice=choice,
         model_args=model_args(stage, settings, report),
         sampling=sampling(stage, settings, choice, report),
-        memory=_memory(stack, choice) if is_sound else None,
+        memory=_memory(stack, choice, request.devices.kind) if is_sound else None,
     )
 
 
-def _memory(stack: Stack, choice: EngineChoice) -> MemoryEstimate | None:
+def _memory(stack: Stack, choice: EngineChoice, device_kind: str) -> MemoryEstimate | None:
     if choice.spec is None or not isinstance(choice.args, choice.spec.options):
         return None
-    return choice.spec.memory(MemoryInput(facts=stack.facts, sizes=stack.sizes, args=choice.args))
+    return choice.spec.memory(
+        MemoryInput(facts=stack.facts, sizes=stack.sizes, args=choice.args, device_kind=device_kind)
+    )
 
 
 def _wish(draft: StageDraft, settings: StageSettings) -> Wish:

@@ -163,6 +163,8 @@ class MemoryInput:
     """Axis sizes."""
     args: object
     """Engine arguments: an instance of the declaration's `options`."""
+    device_kind: str
+    """Kind of the devices: `cpu`, `cuda`, or the name of an imaginary one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

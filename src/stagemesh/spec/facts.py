@@ -34,3 +34,5 @@ class StageFacts:
     """Whether the model takes classifier-free guidance."""
     weight_bytes: int | None = None
     """Bytes of the stage's weight files."""
+    weight_dtype: str | None = None
+    """Type of the weights, a key of `payload.DTYPE_BYTES`."""

@@ -10,6 +10,9 @@ from stagemesh.spec.payload import DTYPE_BYTES
 
 _DEFAULT_CACHE_BYTES: Final = 2**30
 _WORKSPACE_BYTES: Final = 256 * 2**20
+_USUAL_DTYPE: Final = "bfloat16"
+"""What a checkpoint that does not say its type is taken for."""
+_CPU: Final = "cpu"
 
 
 def cache_blocks(options: ArOptions, *, token_bytes: int, max_model_len: int) -> int:
@@ -34,11 +37,19 @@ def estimate(given: MemoryInput) -> MemoryEstimate | None:
         return None
     weights, layers, kv_heads, head_dim = (number or 0 for number in known)
     tp, pp = given.sizes.get("tp", 1), given.sizes.get("pp", 1)
-    dtype_bytes = DTYPE_BYTES["bfloat16" if options.dtype == "auto" else options.dtype]
-    token_bytes = -(-layers // pp) * 2 * -(-kv_heads // tp) * head_dim * dtype_bytes
+    stored = facts.weight_dtype or _USUAL_DTYPE
+    computed = _computed(options.dtype, stored, given.device_kind)
+    token_bytes = -(-layers // pp) * 2 * -(-kv_heads // tp) * head_dim * DTYPE_BYTES[computed]
     blocks = cache_blocks(options, token_bytes=token_bytes, max_model_len=max_model_len)
     return MemoryEstimate(
-        weights=weights // (tp * pp),
+        weights=weights * DTYPE_BYTES[computed] // DTYPE_BYTES[stored] // (tp * pp),
         cache=blocks * options.block_size * token_bytes,
         workspace=_WORKSPACE_BYTES,
     )
+
+
+def _computed(wanted: str, stored: str, device_kind: str) -> str:
+    """The type of weights and cache; the widest that it may be, where only the machine can tell."""
+    if wanted != "auto":
+        return wanted
+    return "float32" if device_kind == _CPU else stored

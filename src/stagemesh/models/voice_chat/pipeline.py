@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stagemesh.models._facts import count, section
+from stagemesh.models._facts import count, dtype, section
 from stagemesh.models.voice_chat.options import (
     Code2WavOptions,
     TalkerOptions,
@@ -41,6 +41,7 @@ def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
             head_dim=count(thinker, "head_dim"),
             vocab_size=count(thinker, "vocab_size"),
             max_model_len=count(thinker, "max_position_embeddings"),
+            weight_dtype=dtype(thinker),
         ),
         "talker": StageFacts(
             num_attention_heads=count(talker, "num_attention_heads"),

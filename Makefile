@@ -65,7 +65,7 @@ test: gates $(PLANNER)
 
 nightly: $(INSTALLED) $(PLANNER)
 	@echo "==> the long forms"
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q --timeout=3600 --durations=25
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -m 'nightly or hypothesis' --timeout=3600 --durations=25
 
 bench: $(INSTALLED)
 	@for script in benchmarks/[!_]*.py; do

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from stagemesh.config.environment import cache_folder
 from stagemesh.engines.ar.engine import ArEngine
@@ -29,7 +29,7 @@ from stagemesh.engines.ar.network import compute_dtype
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.spec.engine import EngineContext, EngineRequest
 from stagemesh.spec.payload import Buffer, Payload
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import NoOptions
 
 NUM_REQUESTS = 8
 PROMPT_LENGTHS = (24, 40, 31, 56, 28, 35, 48, 44)
@@ -49,7 +49,6 @@ def make_engine(folder: Path, dtype: str) -> ArEngine:
     engine = ArEngine(
         EngineContext(
             stage="thinker",
-            execution_type=ExecutionType.LLM_AR,
             checkpoint=folder,
             model_subdir=".",
             loader=None,
@@ -59,7 +58,8 @@ def make_engine(folder: Path, dtype: str) -> ArEngine:
             async_chunk=False,
             owns_tokenizer=False,
             args=options,
-            model_args={},
+            model_args=NoOptions(),
+            model_params=NoOptions,
         )
     )
     engine.load()
@@ -126,7 +126,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     engine = make_engine(asked.folder, asked.dtype)
-    dtype = compute_dtype(asked.folder, asked.dtype, torch.device("cpu"))
+    stored = AutoConfig.from_pretrained(asked.folder, local_files_only=True).dtype
+    dtype = compute_dtype(stored, asked.dtype, torch.device("cpu"))
     model = AutoModelForCausalLM.from_pretrained(asked.folder, dtype=dtype, local_files_only=True)
     draw = torch.Generator().manual_seed(0)
     prompts: list[list[int]] = [

@@ -36,7 +36,13 @@ KEY = Key(rid="hop", epoch=0)
 WAIT_S = 60
 WARM_UP = 5
 EDGE = EdgePlan(
-    source=0, target=1, connector="shared_memory", options={}, bridge=None, chunked=True
+    source=0,
+    target=1,
+    connector="shared_memory",
+    options={},
+    payload_type="text",
+    bridge=None,
+    chunked=True,
 )
 
 
@@ -116,7 +122,7 @@ def consume(sock: socket.socket) -> None:
             assert payload.buffers[0].data[0] >= 0
             payload.release()
 
-        stream = Stream(sock, on_message, gone.set)
+        stream = Stream(sock, on_message, lambda _reason: gone.set())
         edge = EdgeIn(stream, Connector.of_edge(EDGE))
         await gone.wait()
 
@@ -167,7 +173,7 @@ async def edge_times(sock: socket.socket, size: int) -> list[float]:
         began = time.perf_counter()
         edge.send(KEY, payload, last=False)
 
-    stream = Stream(sock, on_message, done.set)
+    stream = Stream(sock, on_message, lambda _reason: done.set())
     edge = EdgeOut(stream, Connector.of_edge(EDGE).sender(), lambda _key, _error: None)
     send()
     await asyncio.wait_for(done.wait(), WAIT_S)

@@ -8,11 +8,14 @@ StagemeshError
 │   ├── StageFailedError      a stage reported a failure or its process died
 │   └── DeadlineError         the request's deadline passed
 └── ClosedError           the object was used after `close`
+
+Each has a stable `code`, as diagnostics have; the message is its first line, and what follows are
+the last lines that a stage has written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 
 class StagemeshError(Exception):
     """Base of every error that stagemesh raises on purpose."""
+
+    code: ClassVar[str] = "RT010"
+    help: ClassVar[str | None] = None
+    """What can be done about errors of this kind, as far as that is known."""
 
 
 class DiagnosticError(StagemeshError):
@@ -35,6 +42,9 @@ class DiagnosticError(StagemeshError):
 
 class StartupError(StagemeshError):
     """A stage could not be brought up; whatever had been started was stopped again."""
+
+    code = "RT011"
+    help = "`--debug` shows everything that the stages write"
 
     def __init__(self, message: str, *, stage: str | None = None) -> None:
         """`stage` is the name of the stage that failed, when one is to blame."""
@@ -63,14 +73,25 @@ class RequestError(StagemeshError):
 class InvalidRequestError(RequestError):
     """The request itself cannot be served, whatever the state of the system."""
 
+    code = "RT012"
+    help = "change the request: shorten what is too long, or raise `max_model_len` of the stage"
+
 
 class StageFailedError(RequestError):
     """A stage reported a failure, or the process that ran it is gone."""
+
+    code = "RT013"
+    help = "`--debug` shows everything that the stages write, tracebacks included"
 
 
 class DeadlineError(RequestError):
     """The request's deadline passed before its last output."""
 
+    code = "RT014"
+    help = "give it more time with `--timeout` or `timeout_s`, or ask for less"
+
 
 class ClosedError(StagemeshError):
     """The object was used after it had been closed."""
+
+    code = "RT015"

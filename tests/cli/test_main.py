@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import stagemesh.cli._plan
 from stagemesh.cli._main import INTERRUPTED, READER_GONE, main
-from stagemesh.errors import DiagnosticError, StartupError
+from stagemesh.errors import (
+    ClosedError,
+    DeadlineError,
+    DiagnosticError,
+    InvalidRequestError,
+    RequestError,
+    StageFailedError,
+    StagemeshError,
+    StartupError,
+)
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.registry import COMMANDS
 
@@ -118,15 +129,60 @@ def test_diagnostics_are_data_when_data_was_asked_for(
     assert shown.err == ""
 
 
-def test_other_errors_of_ours_are_one_line(
+def test_an_error_of_the_runtime_is_a_diagnostic(
     plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They were raised on purpose."""
-    plan_does(raising(StartupError("stage `talker` did not start")))
+    """With its code and what to do; the last lines of the stage are notes."""
+    plan_does(raising(StartupError("stage `talker` did not start\nno\tweights")))
     assert main(["plan", "m"]) == 1
-    assert capsys.readouterr().err == "error: stage `talker` did not start\n"
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == (
+        "error[RT011]: stage `talker` did not start\nnote: no weights\n"
+        "help: `--debug` shows everything that the stages write\n\n1 error\n"
+    )
 
 
+@pytest.mark.parametrize("error", [InvalidRequestError, StageFailedError, DeadlineError])
+def test_an_error_of_a_request_is_data_when_data_was_asked_for(
+    error: type[RequestError],
+    plan_does: Callable[[Run], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On standard output, with a code of its own and a remedy."""
+    plan_does(raising(error("stage `thinker` replica `0`: too long")))
+    assert main(["plan", "m", "--json"]) == 1
+    shown = capsys.readouterr()
+    [found] = json.loads(shown.out)["diagnostics"]
+    assert (found["code"], found["help"]) == (error.code, error.help)
+    assert found["message"] == "stage `thinker` replica `0`: too long"
+    assert shown.err == ""
+
+
+def test_errors_have_codes_of_their_own() -> None:
+    """No two kinds share one."""
+    kinds: list[type[StagemeshError]] = [
+        StartupError,
+        InvalidRequestError,
+        StageFailedError,
+        DeadlineError,
+        ClosedError,
+        StagemeshError,
+    ]
+    assert len({kind.code for kind in kinds}) == len(kinds)
+
+
+@pytest.fixture
+def _own_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The log as it is in a new process, and afterwards as it was."""
+    log = logging.getLogger("stagemesh")
+    monkeypatch.setattr(log, "handlers", [])
+    level = log.level
+    yield
+    log.setLevel(level)
+
+
+@pytest.mark.usefixtures("_own_log")
 @pytest.mark.parametrize("arguments", [["--debug", "plan", "m"], ["plan", "m", "--debug"]])
 def test_a_traceback_appears_only_when_asked_for(
     arguments: list[str], plan_does: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
@@ -135,6 +191,25 @@ def test_a_traceback_appears_only_when_asked_for(
     plan_does(raising(StartupError("it did not start")))
     assert main(arguments) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_own_log")
+@pytest.mark.parametrize(("arguments", "shown"), [([], False), (["--debug"], True)])
+def test_what_stages_write_is_shown_when_asked_for(
+    arguments: list[str],
+    shown: bool,  # noqa: FBT001  a column of the table
+    plan_does: Callable[[Run], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is logged by stage, and quiet without `--debug`."""
+
+    def run(_namespace: argparse.Namespace) -> int:
+        logging.getLogger("stagemesh.stage.talker").info("replica 0: a word")
+        return 0
+
+    plan_does(run)
+    assert main(["plan", "m", *arguments]) == 0
+    assert ("stagemesh.stage.talker: replica 0: a word" in capsys.readouterr().err) is shown
 
 
 def test_a_mistake_of_ours_is_not_hidden(plan_does: Callable[[Run], None]) -> None:

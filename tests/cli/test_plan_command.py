@@ -68,6 +68,16 @@ def test_a_mistake_is_data_under_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert [found["code"] for found in json.loads(shown.out)["diagnostics"]] == ["PL010"]
 
 
+def test_a_secret_never_reaches_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not in the message, nor in the lines that show other mistakes."""
+    text = "stages:\n  - {stage_id: 0, env: {HF_TOKEN: hunter2}, nonsense: 1}\n"
+    Path("deploy.yaml").write_text(text, encoding="utf-8")
+    assert main(["plan", FIXTURE, "--deploy-config", "deploy.yaml"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.count("  - {stage_id: 0, env: {HF_TOKEN: ***\n") == 2
+    assert "hunter2" not in shown.out + shown.err
+
+
 def test_json_and_the_saved_file_are_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """Byte for byte the same, and readable again."""
     assert main(["plan", FIXTURE, "--json", "-o", "plan.json"]) == 0

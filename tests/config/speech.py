@@ -93,7 +93,13 @@ PIPELINE: Final = PipelineConfig(
     stages=(
         StagePipelineConfig(stage_id=0, model_stage="thinker", model_subdir="thinker"),
         StagePipelineConfig(stage_id=1, model_stage="talker", input_sources=(0,)),
-        StagePipelineConfig(stage_id=2, model_stage="code2wav", input_sources=(1,)),
+        StagePipelineConfig(
+            stage_id=2,
+            model_stage="code2wav",
+            input_sources=(1,),
+            final_output=True,
+            final_output_type="audio",
+        ),
     ),
 )
 CATALOG: Final = Catalog(

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagemesh.config.check import Pattern, check, checker, plain
+from stagemesh.config.check import Forbidden, Pattern, check, checker
 from stagemesh.config.place import Nowhere, Place, Run
+from stagemesh.config.plain import plain
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.unset import UNSET
 
@@ -244,6 +245,14 @@ def test_any_plain_value_is_built_or_told(value: object) -> None:
         assert (checked.value is UNSET) == bool(checked.diagnostics)
         if checked.value is not UNSET:
             assert check(annotation, checked.value, HERE).value == checked.value  # type: ignore[arg-type]
+
+
+def test_the_value_of_a_refused_key_is_not_looked_at() -> None:
+    """Nothing about it is told."""
+    name = Annotated[str, Forbidden(regex="NO.*", reason="is not allowed", remedy="write `yes`")]
+    [found] = check(dict[name, int], {"nono": "x", "yes": 1}, HERE).diagnostics
+    assert (found.code, found.message) == ("CF015", "`nono` is not allowed")
+    assert found.help == "write `yes`"
 
 
 @given(JSON)

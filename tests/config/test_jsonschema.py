@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +13,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+import stagemesh.config.jsonschema
 from stagemesh.config.check import Pattern
 from stagemesh.config.docs import field_docs
 from stagemesh.config.jsonschema import deploy_schema, main, schema_of, strategy_schema
@@ -46,6 +49,17 @@ def test_a_stale_file_is_told_and_rewritten(
     capsys.readouterr()
     assert main(["--check", "--folder", str(folder)]) == 1
     assert capsys.readouterr().err.startswith(f"{folder}/deploy.schema.json is out of date")
+
+
+def test_the_module_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the message about a stale file says."""
+    monkeypatch.setattr(sys, "argv", ["jsonschema", "--folder", str(tmp_path)])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_path(stagemesh.config.jsonschema.__file__, run_name="__main__")
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "deploy.schema.json",
+        "strategy.schema.json",
+    }
 
 
 def test_every_field_has_a_text_and_a_place_in_the_schema() -> None:
@@ -120,6 +134,8 @@ def test_the_strategy_schema_says_what_the_reader_says(text: str, *, expected: b
         ("stages: [{stage_id: 0, max_num_seqs: 0}]", False),
         ("stages: [{stage_id: 0, output_connectors: {stage_1: a}}]", False),
         ("stages: [{stage_id: 0, engine_args: {}}]", False),
+        ("stages: [{stage_id: 0, env: {LD_PRELOAD: x.so}}]", False),
+        ("stages: [{stage_id: 0, env: {HF_TOKEN: x}}]", False),
     ],
 )
 def test_the_deploy_schema_says_what_the_reader_says(text: str, *, expected: bool) -> None:

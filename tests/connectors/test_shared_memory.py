@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import mmap
 import os
 
 import pytest
 
+from stagemesh.connectors import _shared_memory
 from stagemesh.connectors._shared_memory import SharedMemoryReceiver, SharedMemorySender
 from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
 from stagemesh.errors import ClosedError
 from stagemesh.spec.connector import Ticket
+from stagemesh.spec.payload import Payload
 from stagemesh.testing.connector_conformance import ConnectorConformance, Edge, open_fds, payload_of
 
 OPTIONS = SharedMemoryOptions(arena_bytes=256 * 1024)
@@ -78,6 +81,50 @@ def test_the_memory_of_giants_is_not_kept_without_end() -> None:
         edge.carry(payload_of(10_000_000 * (1 + number % 3))).release()
     edge.carry(payload_of(1)).release()
     assert len(open_fds() - before) <= 6
+    edge.close()
+
+
+def test_giants_wait_for_one_another_within_a_budget() -> None:
+    """What would exceed it waits while others are lent, and what never fits is refused."""
+    options = SharedMemoryOptions(arena_bytes=128 * 1024, giant_bytes=1024 * 1024)
+    edge = Edge(CONNECTOR, options)
+    held = edge.carry(payload_of(600_000))
+    assert edge.sender.put(payload_of(600_000)) is None
+    held.release()
+    edge.carry(payload_of(1_000_000, 2)).release()
+    edge.carry(payload_of(1024 * 1024, 3)).release()
+    assert edge.carry(payload_of(600_000, 4)) == payload_of(600_000, 4)
+    with pytest.raises(ValueError, match="is too big"):
+        edge.sender.put(payload_of(1024 * 1024 + 1))
+    edge.close()
+
+
+@pytest.mark.parametrize("num_bytes", [32 * 1024, 100 * 1024])
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "too many files"), MemoryError()])
+def test_without_memory_the_payload_is_refused(
+    num_bytes: int, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the system cannot give fails one payload; the next one is carried."""
+    edge = Edge(CONNECTOR, OPTIONS)
+
+    def fails(*_arguments: object, **_named: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_shared_memory, "Arena", fails)
+        with pytest.raises(ValueError, match="no memory"):
+            edge.sender.put(payload_of(num_bytes))
+    assert edge.carry(payload_of(num_bytes)) == payload_of(num_bytes)
+    edge.close()
+
+
+def test_metadata_without_bottom_is_refused() -> None:
+    """It is the payload's fault, like anything else that cannot be carried."""
+    deep: list[object] = []
+    deep.append(deep)
+    edge = Edge(CONNECTOR, OPTIONS)
+    with pytest.raises(ValueError, match="metadata"):
+        edge.sender.put(Payload(meta={"deep": deep}))  # type: ignore[dict-item]
     edge.close()
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from stagemesh import Omni
 from stagemesh.models._tensors import from_buffer
 from stagemesh.models.voice_chat import code2wav, talker
+from stagemesh.models.voice_chat.options import TalkerParams
 from stagemesh.runtime.audio import Audio
 from stagemesh.spec.generation import GenerationModule
-from stagemesh.spec.payload import MetaValue, Payload
+from stagemesh.spec.payload import Payload
+from stagemesh.spec.pipeline import NoOptions
 from tests.ear import hear, word_overlap
+from tests.models.voice_chat.driving import code2wav_context, talker_context
+
+pytestmark = pytest.mark.slow
 
 QUESTIONS = (
     "What is the capital of France?",
@@ -37,7 +43,7 @@ def samples(audio: Audio) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return np.frombuffer(audio.samples, dtype=np.float32)
 
 
-def drive(module: GenerationModule, params: dict[str, MetaValue], given: Payload) -> list[Payload]:
+def drive(module: GenerationModule, params: object, given: Payload) -> list[Payload]:
     """Run a module by hand on one input, without engine or runtime."""
     session = module.open("by-hand", params)
     session.push(given, last=True)
@@ -89,10 +95,10 @@ def test_whole_payloads_equal_the_three_parts_run_by_hand(whole: Omni, voice_cha
         "What do bees make?", sampling_params={**SHORT, "talker": {"seed": seed}}
     )
     torch.set_num_threads(1)
-    voice = talker.load(voice_chat, args={}, async_chunk=False)
-    vocoder = code2wav.load(voice_chat, args={}, async_chunk=False)
-    [latents] = drive(voice, {"seed": seed}, Payload(meta={"text": result.text}))
-    [rendered] = drive(vocoder, {}, latents)
+    voice = talker.load(talker_context(voice_chat, async_chunk=False))
+    vocoder = code2wav.load(code2wav_context(voice_chat, async_chunk=False))
+    [latents] = drive(voice, TalkerParams(seed=seed), Payload(meta={"text": result.text}))
+    [rendered] = drive(vocoder, NoOptions(), latents)
     expected = from_buffer(rendered.buffer("audio")).numpy()
     assert result.audio is not None
     assert np.array_equal(samples(result.audio), expected)

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stagemesh import Omni
+from stagemesh import Omni, StageProgress
 from stagemesh.errors import DiagnosticError, InvalidRequestError, StageFailedError
+from stagemesh.runtime.outputs import StageState
 from tests.e2e import leaks
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_question_longer_than_the_context_is_refused(chunked: Omni) -> None:
@@ -32,12 +35,14 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_name(chunked: Omni) ->
     assert "`temperature`" in found.help
 
 
-def test_text_without_anything_to_speak_gives_no_audio(chunked: Omni) -> None:
-    """An answer of one token that cannot be spoken ends well, with text alone."""
+def test_an_answer_without_anything_to_speak_gives_no_audio(chunked: Omni) -> None:
+    """An answer that ends before its first word ends well in every stage, without audio."""
     [result] = chunked.generate(
-        "Hi.", sampling_params={"thinker": {"max_tokens": 1, "stop": [" "]}}
+        "What is the capital of France?", sampling_params={"thinker": {"stop": ["The"]}}
     )
-    assert result.text is not None
+    assert result.text == ""
+    assert result.audio is None
+    assert [stage.stage for stage in result.report] == ["thinker", "talker", "code2wav"]
 
 
 @pytest.mark.parametrize("stage", ["thinker", "talker", "code2wav"])
@@ -48,21 +53,27 @@ def test_the_death_of_a_stage_fails_its_request_and_names_it(voice_chat: Path, s
         [planned] = [found for found in omni.plan.stages if found.name == stage]
         pids = omni.pids
         [victim] = [pid for place, pid in pids.items() if place.stage == planned.stage_id]
-        speaking = threading.Event()
+        working = threading.Event()
+        in_time: list[bool] = []
 
         def kill() -> None:
-            speaking.wait(60)
+            in_time.append(working.wait(60))
             os.kill(victim, signal.SIGKILL)
+
+        def watch(news: StageProgress) -> None:
+            if news.stage == stage and news.state is StageState.RUNNING:
+                working.set()
 
         killer = threading.Thread(target=kill)
         killer.start()
         with pytest.raises(StageFailedError) as caught:
             omni.generate(
                 "Tell me a long story about a fox.",
-                sampling_params={"thinker": {"max_tokens": 300}},
-                on_progress=lambda _news: speaking.set(),
+                sampling_params={"thinker": {"max_tokens": 400, "ignore_eos": True}},
+                on_progress=watch,
             )
         killer.join()
+        assert in_time == [True]
         assert caught.value.stage == stage
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
     assert leaks.shared_memory() == memory

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from stagemesh.spec.generation import GenerationSession, ModuleOutput
-from stagemesh.spec.payload import MetaValue, Payload
+from stagemesh.spec.generation import GenerationSession, ModuleContext, ModuleOutput
+from stagemesh.spec.payload import Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpellingParams:
+    """How a request may be spelled."""
+
+    tempo: Literal["brisk", "sleepy"] = "brisk"
+    """The tempo; the module does not take all."""
 
 
 class Speller:
@@ -48,14 +57,15 @@ class Speller:
 class SpellingModule:
     """Spells; remembers every batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ModuleContext) -> None:
         """No batch was run yet."""
+        self.context = context
         self.batches: list[list[str]] = []
 
-    def open(self, request_id: str, params: Mapping[str, MetaValue]) -> Speller:
-        """Start a request; it takes no parameters."""
-        if params:
-            raise ValueError("spelling takes no parameters")
+    def open(self, request_id: str, params: object) -> Speller:
+        """Start a request; with parameters, in their tempo."""
+        if isinstance(params, SpellingParams) and params.tempo == "sleepy":
+            raise ValueError("nobody spells in their sleep")
         return Speller(request_id)
 
     def run(self, sessions: Sequence[GenerationSession]) -> list[ModuleOutput]:
@@ -67,7 +77,6 @@ class SpellingModule:
         return [speller.spell() for speller in spellers if speller.letters[0] != "#"]
 
 
-def load(folder: Path, *, args: Mapping[str, MetaValue], async_chunk: bool) -> SpellingModule:
+def load(context: ModuleContext) -> SpellingModule:
     """Make the module; nothing is read."""
-    del folder, args, async_chunk
-    return SpellingModule()
+    return SpellingModule(context)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import AttentionInterface, AutoModelForCausalLM, LlamaConfig
+from transformers import AttentionInterface, AutoModelForCausalLM
 
 from stagemesh.engines.ar import ENGINE, attention, network
 from stagemesh.engines.ar.head import PackedHead, pack_head
@@ -96,25 +96,20 @@ def test_the_default_cache_is_bounded(token_bytes: int, max_model_len: int, bloc
     ("able", "computed"), [({"amx_bf16": True}, torch.bfloat16), ({"avx2": True}, torch.float32)]
 )
 def test_auto_takes_a_type_that_the_cpu_computes(
-    able: dict[str, bool],
-    computed: torch.dtype,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    able: dict[str, bool], computed: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bfloat16 checkpoint is computed in float32 where the CPU cannot do bfloat16."""
-    LlamaConfig(dtype="bfloat16").save_pretrained(tmp_path)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
-    assert compute_dtype(tmp_path, "auto", CPU) is computed
-    assert compute_dtype(tmp_path, "float16", CPU) is torch.float16
-    assert compute_dtype(tmp_path, "auto", torch.device("cuda")) is torch.bfloat16
-    LlamaConfig(dtype="float16").save_pretrained(tmp_path)
-    assert compute_dtype(tmp_path, "auto", CPU) is torch.float32
-    LlamaConfig(dtype=None).save_pretrained(tmp_path)
-    assert compute_dtype(tmp_path, "auto", CPU) is torch.float32
+    assert compute_dtype(torch.bfloat16, "auto", CPU) is computed
+    assert compute_dtype(torch.bfloat16, "float16", CPU) is torch.float16
+    assert compute_dtype(torch.bfloat16, "auto", torch.device("cuda")) is torch.bfloat16
+    assert compute_dtype(torch.float16, "auto", CPU) is torch.float32
+    assert compute_dtype(None, "auto", CPU) is torch.float32
 
 
 @pytest.mark.parametrize(
-    ("own", "generation", "ends"), [(None, None, set()), (5, None, {5}), (5, [6, 7], {6, 7})]
+    ("own", "generation", "ends"),
+    [(None, None, set()), (5, None, {5}), (5, [6, 7], {6, 7}), (-1, None, set())],
 )
 def test_end_tokens_come_from_the_generation_config_first(
     own: int | None,
@@ -123,7 +118,7 @@ def test_end_tokens_come_from_the_generation_config_first(
     tiny_model: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
-    """`generation_config.json` beats `config.json`; a checkpoint may have none."""
+    """`generation_config.json` beats `config.json`; a checkpoint may have none, or -1 for none."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_model("llama"), folder)
     for name, value in (("config.json", own), ("generation_config.json", generation)):

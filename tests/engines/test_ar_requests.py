@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from stagemesh.engines.ar.engine import ArEngine
 from stagemesh.engines.ar.options import ArOptions
+from stagemesh.engines.ar.tokens import Tokenizer
 from stagemesh.spec.engine import EngineRequest, FaultKind, Finish
 from stagemesh.spec.payload import Buffer, Payload
 from tests.engines import tiny
@@ -113,6 +115,11 @@ def test_the_system_text_changes_the_prompt(speaker: ArEngine) -> None:
     assert outputs[0].units["prompt_tokens"] == len("<system>be brief<user>hello<answer>")
 
 
+def named(name: str) -> Payload:
+    """Return a prompt whose buffer has that name."""
+    return Payload(buffers=(replace(tiny.token_payload([1]).buffers[0], name=name),))
+
+
 def wrong(dtype: str, shape: tuple[int, ...], size: int) -> Payload:
     """Return a prompt whose buffer is of another kind."""
     data = memoryview(bytes(size))
@@ -132,6 +139,26 @@ def wrong(dtype: str, shape: tuple[int, ...], size: int) -> Payload:
         (tiny.text_payload("hi"), {}, "the stage takes `token_ids`, got text"),
         (None, {"stop": ["x"]}, "`stop` needs a stage that owns the tokenizer"),
         (None, {"max_tokens": 0}, "`params.max_tokens` must be `>= 1`, got `0`"),
+        (None, {"stop_token_ids": [260]}, "`stop_token_ids` must be from `0` to `259`, got `260`"),
+        (None, {"stop_token_ids": [-1]}, "`stop_token_ids` must be from `0` to `259`, got `-1`"),
+        (
+            None,
+            {"temperature": 1e-40},
+            "`temperature` must be `0` or at least `0.001`, got `1e-40`",
+        ),
+        (
+            None,
+            {"temperature": float("inf")},
+            "`params.temperature` must be `0 to 100`, got `inf`",
+        ),
+        (
+            None,
+            {"min_tokens": 3, "max_tokens": 2},
+            "`min_tokens` is `3`, which is above `max_tokens` `2`",
+        ),
+        (Payload(meta={"txt": "hi"}), {}, "`meta` holds `txt`, known here: `text`, `system`"),
+        (Payload(meta={"text": 1}), {}, "`text` must be text, got `1`"),
+        (named("pixels"), {}, "`buffers` holds `pixels`, known here: `token_ids`"),
     ],
 )
 def test_what_cannot_be_served_fails_the_request(
@@ -173,6 +200,49 @@ def test_a_step_that_breaks_fails_its_requests_and_frees_their_blocks(
     stats = engine.call("stats", {})
     assert stats["free_blocks"] == stats["blocks"]
     assert answer(engine, max_tokens=1)[-1].finish is Finish.LENGTH
+
+
+@pytest.mark.parametrize("temperature", [0.001, 100.0])
+def test_the_temperatures_that_are_allowed_can_be_drawn_at(
+    engine: ArEngine, temperature: float
+) -> None:
+    """Neither end of the range breaks the draw."""
+    outputs = answer(engine, max_tokens=3, ignore_eos=True, temperature=temperature, seed=1)
+    assert len(tiny.tokens_of(outputs)) == 3
+
+
+def test_a_row_that_allows_no_pick_fails_its_request_alone(engine: ArEngine) -> None:
+    """Where every token is held off there is nothing to draw; the rest of the step is kept."""
+    nothing = {"temperature": 1.0, "min_tokens": 1, "stop_token_ids": list(range(260))}
+    tiny.start(engine, "bad", tiny.token_payload(PROMPT), **nothing)
+    tiny.start(engine, "good", tiny.token_payload(PROMPT), max_tokens=1)
+    outputs = {output.request_id: output for output in engine.step()}
+    fault = outputs["bad"].error
+    assert fault is not None
+    assert fault.kind is FaultKind.INTERNAL
+    assert fault.message.startswith("RuntimeError: ")
+    assert outputs["good"].finish is Finish.LENGTH
+    stats = engine.call("stats", {})
+    assert (stats["requests"], stats["free_blocks"]) == (0, stats["blocks"])
+
+
+def test_an_answer_that_cannot_be_told_fails_its_request_alone(
+    speaker: ArEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tokenizer that breaks on one answer leaves the others."""
+    decode = Tokenizer.decode
+
+    def breaks_once(*_: object) -> str:
+        monkeypatch.setattr(Tokenizer, "decode", decode)
+        raise KeyError("no such token")
+
+    for name in "ab":
+        tiny.start(speaker, name, tiny.text_payload("hello"), max_tokens=1, ignore_eos=True)
+    monkeypatch.setattr(Tokenizer, "decode", breaks_once)
+    outputs = {output.request_id: output for output in speaker.step()}
+    assert outputs["a"].error is not None
+    assert outputs["a"].error.message == "KeyError: 'no such token'"
+    assert outputs["b"].finish is Finish.LENGTH
 
 
 def test_cancel_frees_all_blocks(engine: ArEngine) -> None:

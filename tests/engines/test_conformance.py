@@ -16,19 +16,19 @@ from stagemesh.engines.fake import FakeOptions
 from stagemesh.engines.generation import GenerationOptions
 from stagemesh.spec.engine import Engine, EngineContext
 from stagemesh.spec.payload import Payload
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import NoOptions
 from stagemesh.testing.engine_conformance import EngineCase, EngineConformance, joined_text
 from tests.engines import tiny
 
+VOCABULARY = tiny.CONFIGS["llama"].vocab_size
 WORDS = ("seven", "ideas", "programme")
 FOLDER = Path(__file__).parent
 
 
-def context(kind: ExecutionType, args: object, loader: str | None = None) -> EngineContext:
+def context(args: object, loader: str | None = None) -> EngineContext:
     """Return what an engine that reads no checkpoint is given."""
     return EngineContext(
         stage="stage",
-        execution_type=kind,
         checkpoint=FOLDER,
         model_subdir=".",
         loader=loader,
@@ -38,7 +38,8 @@ def context(kind: ExecutionType, args: object, loader: str | None = None) -> Eng
         async_chunk=True,
         owns_tokenizer=False,
         args=args,
-        model_args={},
+        model_args=NoOptions(),
+        model_params=NoOptions,
     )
 
 
@@ -71,11 +72,12 @@ class FakeCase(WordCase):
     def make(self) -> Engine:
         """Three outputs, a step apart."""
         options = FakeOptions(num_outputs=3, output_bytes=8, delay_steps=1)
-        return FakeEngine(context(ExecutionType.LLM_AR, options))
+        return FakeEngine(context(options))
 
-    def bad(self) -> tuple[Mapping[str, object], Payload]:
-        """It fails in its second output."""
-        return {"fail_at": "step", "fail_step": 1}, self.whole(0)
+    def bad(self) -> Sequence[tuple[Mapping[str, object], Payload]]:
+        """A parameter that does not exist, an input that fails, and a failing second output."""
+        programs = ({"speed": 1}, {"fail_at": "append"}, {"fail_at": "step", "fail_step": 1})
+        return [(program, self.whole(0)) for program in programs]
 
 
 class GenerationCase(WordCase):
@@ -85,11 +87,12 @@ class GenerationCase(WordCase):
         """Two requests in a batch."""
         options = GenerationOptions(max_num_seqs=2)
         loader = "tests.engines.counting:load"
-        return GenerationEngine(context(ExecutionType.LLM_GENERATION, options, loader))
+        return GenerationEngine(context(options, loader))
 
-    def bad(self) -> tuple[Mapping[str, object], Payload]:
-        """Digits cannot be spelled."""
-        return {}, tiny.text_payload("1")
+    def bad(self) -> Sequence[tuple[Mapping[str, object], Payload]]:
+        """There are no parameters, digits cannot be spelled, and the rest breaks by itself."""
+        words = ("1", "?", "e*")
+        return [({"speed": 1}, self.whole(0)), *(({}, tiny.text_payload(word)) for word in words)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +121,16 @@ class TokenCase:
         prompt = self._prompt(variant)
         return [tiny.token_payload(part) for part in (prompt[:3], prompt[3:-1], prompt[-1:])]
 
-    def bad(self) -> tuple[Mapping[str, object], Payload]:
-        """A parameter that is out of range."""
-        return {"top_p": 2.0}, self.whole(0)
+    def bad(self) -> Sequence[tuple[Mapping[str, object], Payload]]:
+        """Parameters that cannot be used, a token that does not exist, and nothing to draw from."""
+        nothing = {"temperature": 1.0, "min_tokens": 1, "stop_token_ids": list(range(VOCABULARY))}
+        ways: tuple[dict[str, object], ...] = (
+            {"top_p": 2.0},
+            {"stop_token_ids": [10**6], "min_tokens": 1},
+            {"temperature": 1e-40},
+            nothing,
+        )
+        return [*((params, self.whole(0)) for params in ways), ({}, tiny.token_payload([10**6]))]
 
     def value(self, payloads: Sequence[Payload]) -> object:
         """All the tokens."""
@@ -153,9 +163,9 @@ class TextCase:
         """The question in two parts."""
         return [tiny.text_payload("what is "), tiny.text_payload(WORDS[variant])]
 
-    def bad(self) -> tuple[Mapping[str, object], Payload]:
-        """An empty question."""
-        return {}, tiny.text_payload(" ")
+    def bad(self) -> Sequence[tuple[Mapping[str, object], Payload]]:
+        """A parameter that does not exist, and an empty question."""
+        return [({"speed": 1}, self.whole(0)), ({}, tiny.text_payload(" "))]
 
     def value(self, payloads: Sequence[Payload]) -> object:
         """All the text."""

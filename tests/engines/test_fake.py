@@ -14,11 +14,10 @@ from stagemesh.engines.fake import ENGINE, FakeOptions
 from stagemesh.spec.engine import EngineContext, EngineRequest, FaultKind, Finish, MemoryInput
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.payload import Buffer, Payload
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import NoOptions
 
 CONTEXT = EngineContext(
     stage="any",
-    execution_type=ExecutionType.DIFFUSION,
     checkpoint=Path(),
     model_subdir=".",
     loader=None,
@@ -28,7 +27,8 @@ CONTEXT = EngineContext(
     async_chunk=False,
     owns_tokenizer=False,
     args=FakeOptions(),
-    model_args={},
+    model_args=NoOptions(),
+    model_params=NoOptions,
 )
 EXITING = """
 from tests.engines.test_fake import fake, given

@@ -11,13 +11,13 @@ from stagemesh.engines._generation import GenerationEngine
 from stagemesh.engines.generation import ENGINE, GenerationOptions
 from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest, FaultKind, MemoryInput
 from stagemesh.spec.facts import StageFacts
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.generation import ModuleContext
+from stagemesh.spec.pipeline import NoOptions
 from tests.engines import tiny
-from tests.engines.counting import SpellingModule
+from tests.engines.counting import SpellingModule, SpellingParams
 
 CONTEXT = EngineContext(
     stage="talker",
-    execution_type=ExecutionType.LLM_GENERATION,
     checkpoint=Path(),
     model_subdir=".",
     loader="tests.engines.counting:load",
@@ -27,7 +27,8 @@ CONTEXT = EngineContext(
     async_chunk=True,
     owns_tokenizer=False,
     args=GenerationOptions(max_num_seqs=2),
-    model_args={},
+    model_args=NoOptions(),
+    model_params=NoOptions,
 )
 
 
@@ -119,13 +120,35 @@ def test_a_failure_after_a_unit_comes_with_what_it_gave(engine: GenerationEngine
     assert output.error.message == "RuntimeError: no bucket"
 
 
-def test_a_refused_parameter_fails_the_request(engine: GenerationEngine) -> None:
-    """The module's `open` may refuse; input for such a request is released and ignored."""
-    engine.add(EngineRequest(request_id="a", params={"speed": 1}))
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"speed": 1}, "unknown key `speed` in `params`"),
+        ({"tempo": 3}, "`params.tempo` must be text, got `3`"),
+        ({"tempo": "sleepy"}, "nobody spells in their sleep"),
+    ],
+)
+def test_a_refused_parameter_fails_the_request(params: dict[str, object], message: str) -> None:
+    """They must be what the model declares, and the module's `open` may refuse them then."""
+    engine = GenerationEngine(replace(CONTEXT, model_params=SpellingParams))
+    engine.load()
+    engine.add(EngineRequest(request_id="a", params=params))
     engine.append("a", tiny.text_payload("word"), last=True)
     (output,) = finish(engine)
     assert output.error is not None
-    assert output.error.message == "spelling takes no parameters"
+    assert (output.error.kind, output.error.message) == (FaultKind.INVALID_REQUEST, message)
+
+
+def test_the_module_is_told_where_it_is() -> None:
+    """Folder of the stage, device, the stage's own options, and whether chunks are wanted."""
+    engine = GenerationEngine(
+        replace(CONTEXT, checkpoint=Path("/model"), model_subdir="voice", device="meta")
+    )
+    engine.load()
+    assert isinstance(engine._module, SpellingModule)
+    assert engine._module.context == ModuleContext(
+        folder=Path("/model/voice"), device="meta", args=NoOptions(), async_chunk=True
+    )
 
 
 def test_a_stage_without_a_loader_is_refused() -> None:

@@ -24,7 +24,7 @@ from stagemesh.engines.ar.engine import ArEngine
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest
 from stagemesh.spec.payload import Buffer, Payload
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import NoOptions
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}<answer>"
@@ -80,7 +80,6 @@ def context(folder: Path, options: ArOptions, *, owns_tokenizer: bool = False) -
     """Return what an `ar` engine over `folder` is given."""
     return EngineContext(
         stage="thinker",
-        execution_type=ExecutionType.LLM_AR,
         checkpoint=folder,
         model_subdir=".",
         loader=None,
@@ -90,7 +89,8 @@ def context(folder: Path, options: ArOptions, *, owns_tokenizer: bool = False) -
         async_chunk=False,
         owns_tokenizer=owns_tokenizer,
         args=replace(options, dtype="float32"),
-        model_args={},
+        model_args=NoOptions(),
+        model_params=NoOptions,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings, Settings
 from stagemesh.connectors.shared_memory import SharedMemoryOptions
 from stagemesh.plan.build import PlanRequest
@@ -22,8 +23,8 @@ from tests.plan.making import (
     stage,
 )
 
-SMALL = SharedMemoryOptions(arena_bytes=4096)
-BIG = SharedMemoryOptions(arena_bytes=8192)
+SMALL = SharedMemoryOptions(arena_bytes=2**18)
+BIG = SharedMemoryOptions(arena_bytes=2**19)
 
 
 def chain() -> PipelineConfig:
@@ -82,13 +83,14 @@ def sizes(plan_request: PlanRequest) -> list[object]:
 
 def test_edges_follow_from_the_pipeline() -> None:
     """Each has the default connector; chunks flow where the producer makes them."""
-    options = {"arena_bytes": 8 * 1024 * 1024}
+    options = plain_fields(SharedMemoryOptions())
     assert planned(given()).edges == (
         EdgePlan(
             source=0,
             target=1,
             connector="shared_memory",
             options=options,
+            payload_type="text",
             bridge="m:chunks",
             chunked=True,
         ),
@@ -97,6 +99,7 @@ def test_edges_follow_from_the_pipeline() -> None:
             target=2,
             connector="shared_memory",
             options=options,
+            payload_type="text",
             bridge=None,
             chunked=False,
         ),
@@ -138,7 +141,7 @@ def test_chunks_that_no_stage_can_make_are_refused_when_asked_for() -> None:
 )
 def test_a_connector_is_named_at_either_end_or_at_both(said: dict[str, Said]) -> None:
     """Two names agree when they mean the same connector with the same options."""
-    assert sizes(given(said, small=SMALL, twin=SMALL)) == [4096, 8 * 1024 * 1024]
+    assert sizes(given(said, small=SMALL, twin=SMALL)) == [2**18, 8 * 1024 * 1024]
 
 
 def test_ends_that_disagree_are_refused() -> None:

@@ -3,60 +3,72 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
-from stagemesh.plan.make import Made, make
+from stagemesh.plan.make import Made
 from stagemesh.plan.save import to_json
 from stagemesh.plan.saved import open_saved
-from stagemesh.plan.values import Plan
-
-HOST = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
-CONFIG = Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni" / "config.json"
+from stagemesh.plan.values import DevicesPlan, Plan
+from tests.plan.saving import CATALOG, HOST, planned_in
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    """A checkpoint folder of its own."""
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    (folder / "config.json").write_bytes(CONFIG.read_bytes())
-    return folder
+def plan(tmp_path: Path) -> Plan:
+    """A plan for a checkpoint of its own."""
+    return planned_in(tmp_path)
 
 
-@pytest.fixture
-def plan(checkpoint: Path) -> Plan:
-    """A plan for that checkpoint."""
-    made = make(PlanInputs(model=str(checkpoint)), HOST)
-    assert made.plan is not None
-    return made.plan
+def reopened(plan: Plan, folder: Path, host: Host = HOST) -> Made:
+    """Save and open a plan."""
+    file = folder / "plan.json"
+    file.write_text(to_json(plan), encoding="utf-8")
+    return open_saved(file, host, CATALOG)
 
 
 def codes(made: Made) -> list[str]:
     """Return what stands against running it."""
-    assert made.plan is None
     return [found.code for found in made.diagnostics]
 
 
 def test_an_unchanged_plan_is_opened(plan: Plan, tmp_path: Path) -> None:
     """Exactly as it was written."""
-    file = tmp_path / "plan.json"
-    file.write_text(to_json(plan), encoding="utf-8")
-    assert open_saved(file, HOST) == Made(plan=plan, diagnostics=(), documents=())
+    assert reopened(plan, tmp_path) == Made(plan=plan, diagnostics=(), documents=())
 
 
-def test_a_changed_checkpoint_is_refused(plan: Plan, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_changed_checkpoint_is_refused(plan: Plan, tmp_path: Path) -> None:
     """One other byte in its configuration is enough."""
-    file = tmp_path / "plan.json"
-    file.write_text(to_json(plan), encoding="utf-8")
-    config = checkpoint / "config.json"
+    config = tmp_path / "config.json"
     config.write_bytes(config.read_bytes() + b"\n")
-    assert codes(open_saved(file, HOST)) == ["PL042"]
+    assert codes(reopened(plan, tmp_path)) == ["PL042"]
     config.unlink()
-    assert codes(open_saved(file, HOST))[0].startswith("MD")
+    assert codes(reopened(plan, tmp_path)) == ["MD004"]
+
+
+@pytest.mark.parametrize(
+    ("host", "found"),
+    [
+        (Host(kind="cuda", count=2, memory_bytes=None), ["PL043"]),
+        (Host(kind="cpu", count=3, memory_bytes=None), ["PL044"]),
+        (Host(kind="cpu", count=4, memory_bytes=None), []),
+        (Host(kind="cpu", count=None, memory_bytes=99), ["PL045"]),
+        (Host(kind="cpu", count=None, memory_bytes=None), []),
+    ],
+)
+def test_another_machine_is_told(plan: Plan, tmp_path: Path, host: Host, found: list[str]) -> None:
+    """Kind, number and memory of the devices."""
+    assert codes(reopened(plan, tmp_path, host)) == found
+
+
+def test_imaginary_devices_fit_every_machine(plan: Plan, tmp_path: Path) -> None:
+    """The plan itself says that it cannot be run."""
+    devices = DevicesPlan(kind="H200", count=8, memory_bytes=2**37, imaginary=True)
+    reasons = ("the `H200` devices are imaginary",)
+    imaginary = replace(plan, devices=devices, not_runnable=reasons)
+    assert codes(reopened(imaginary, tmp_path)) == []
 
 
 def test_files_that_are_no_plans_are_refused(tmp_path: Path) -> None:
@@ -67,3 +79,11 @@ def test_files_that_are_no_plans_are_refused(tmp_path: Path) -> None:
     assert codes(open_saved(file, HOST)) == ["PL048"]
     file.write_text(json.dumps({"answer": 42}), encoding="utf-8")
     assert codes(open_saved(file, HOST)) == ["PL040"]
+
+
+def test_an_unknown_variable_of_ours_is_refused(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is when planning."""
+    monkeypatch.setenv("STAGEMESH_CASHE", "/x")
+    assert codes(reopened(plan, tmp_path)) == ["CF051"]

@@ -17,6 +17,7 @@ from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType
 from tests.plan.making import (
     Said,
+    attempt,
     axis,
     catalog,
     codes,
@@ -96,6 +97,13 @@ def test_a_field_that_the_engine_does_not_take_is_refused() -> None:
     assert found.help == "did you mean `max_num_seqs`? allowed here: `max_num_seqs`"
 
 
+def test_an_argument_has_the_type_that_the_stages_own_engine_declares() -> None:
+    """Another engine may have a field of the same name and another type."""
+    [found] = errors(request(solo(), said(max_num_seqs="many")))
+    assert (found.code, found.origin) == ("CF012", place())
+    assert found.message == "`thinker.max_num_seqs` must be a whole number, got text `many`"
+
+
 def test_what_the_options_type_refuses_is_told_in_its_words() -> None:
     """A plug-in may know more than a type says."""
     [found] = errors(request(solo(), said(max_num_seqs=1001)))
@@ -145,6 +153,30 @@ def test_what_the_pipeline_holds_on_to_overlays_the_rest() -> None:
         "temperature": 0.5,
     }
     assert constrained({}, constraints) == {"stop_token_ids": (8294,), "detokenize": False}
+
+
+def test_what_the_pipeline_holds_on_to_replaces_with_a_warning() -> None:
+    """A value that was written and does not hold is told; lists lose nothing."""
+    model = solo(sampling_constraints={"temperature": 1, "stop_token_ids": [7]})
+    given = {"temperature": 0.5, "stop_token_ids": (1,)}
+    result = attempt(request(model, said(default_sampling_params=given)))
+    assert result.plan is not None
+    assert result.plan.stages[0].sampling == {"temperature": 1.0, "stop_token_ids": (1, 7)}
+    [found] = result.diagnostics
+    assert (found.code, found.is_error) == ("PL026", False)
+    assert found.message.startswith("`thinker.temperature` is `1.0`: the model does not take")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "code"), [({"nonsense": 1}, "PL024"), ({"temperature": "hot"}, "CF012")]
+)
+def test_what_the_pipeline_holds_on_to_must_be_known_too(
+    constraints: dict[str, object], code: str
+) -> None:
+    """A mistake of the model's author, told as such."""
+    [found] = errors(request(solo(sampling_constraints=constraints)))
+    assert found.code == code
+    assert str(found.origin) == "`sampling_constraints` of stage `thinker`"
 
 
 @pytest.mark.parametrize(("value", "expected"), [({"A": "1"}, {"A": "1"}), (None, {})])

@@ -35,5 +35,5 @@ class FailingBridge:
 def spawning_bridge() -> UpperBridge:
     """Start a process that lives on by itself, and write down which."""
     child = subprocess.Popen(["/bin/sleep", "600"])
-    Path(os.environ["STAGEMESH_TEST_RECORD"]).write_text(str(child.pid), encoding="ascii")
+    Path(os.environ["TEST_RECORD"]).write_text(str(child.pid), encoding="ascii")
     return UpperBridge()

@@ -14,7 +14,7 @@ from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageState
 from stagemesh.runtime.params import SamplingParams
-from stagemesh.runtime.supervisor import Place
+from stagemesh.runtime.supervisor import ReplicaId
 
 Result = TypeVar("Result")
 WAIT_S = 60
@@ -80,7 +80,7 @@ class Started:
 
     def pid(self, stage: int, replica: int = 0) -> int:
         """The process of a replica."""
-        return self.omni.pids[Place(stage=stage, replica=replica)]
+        return self.omni.pids[ReplicaId(stage=stage, replica=replica)]
 
     def in_flight(self) -> dict[int, tuple[int, ...]]:
         """Requests bound to each replica."""

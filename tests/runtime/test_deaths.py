@@ -103,9 +103,7 @@ def test_a_stopped_consumer_makes_the_producer_wait() -> None:
 def test_what_a_stage_has_started_dies_with_it(tmp_path: Path) -> None:
     """A process that a stage has started is gone when the stage has died."""
     record = tmp_path / "pid"
-    stages = [
-        replace(stage, env={"STAGEMESH_TEST_RECORD": str(record)}) for stage in three_stages()[:2]
-    ]
+    stages = [replace(stage, env={"TEST_RECORD": str(record)}) for stage in three_stages()[:2]]
     bridge = "tests.runtime.plugins:spawning_bridge"
     with Started(fake_plan(stages, bridge=bridge)) as started:
         started.run()

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stagemesh.errors import StagemeshError
-from stagemesh.runtime.core.request import Action, End, Release, Request, SendCancel
+from stagemesh.runtime.core.request import Action, End, Release, RequestMachine, SendCancel
 
 ERROR = StagemeshError("it failed")
 
 
 def test_a_request_ends_when_every_stage_has_finished() -> None:
     """The last stage to finish ends it, in whatever order they finish."""
-    request = Request([0, 1])
+    request = RequestMachine([0, 1])
     assert request.finished(1) == [Release(stage=1)]
     assert request.finished(0) == [Release(stage=0), End(error=None)]
     assert request.settled
@@ -21,7 +21,7 @@ def test_a_request_ends_when_every_stage_has_finished() -> None:
 
 def test_a_failure_ends_it_and_cancels_the_others() -> None:
     """The user hears of the failure at once; stages that still hold it are told to forget it."""
-    request = Request([0, 1, 2])
+    request = RequestMachine([0, 1, 2])
     request.finished(0)
     expected = [Release(stage=1), End(error=ERROR), SendCancel(stage=2)]
     assert request.failed(1, ERROR) == expected
@@ -32,7 +32,7 @@ def test_a_failure_ends_it_and_cancels_the_others() -> None:
 
 def test_output_after_the_end_goes_nowhere() -> None:
     """What a stage says after the end is not for the user any more."""
-    request = Request([0])
+    request = RequestMachine([0])
     assert request.output()
     request.cancel(ERROR)
     assert not request.output()
@@ -40,19 +40,19 @@ def test_output_after_the_end_goes_nowhere() -> None:
 
 def test_a_request_without_output_can_be_tried_again() -> None:
     """Whether anything was given to the user is remembered."""
-    request = Request([0])
+    request = RequestMachine([0])
     assert not request.has_output
     request.output()
     assert request.has_output
 
 
-class RequestMachine(RuleBasedStateMachine):
+class AnyOrder(RuleBasedStateMachine):
     """Any order of events, late and repeated ones included."""
 
     @initialize(num=st.integers(1, 5))
     def begin(self, num: int) -> None:
         """Bind a request to some stages."""
-        self.request = Request(range(num))
+        self.request = RequestMachine(range(num))
         self.num = num
         self.actions: list[Action] = []
         self.gone: set[int] = set()
@@ -109,4 +109,4 @@ class RequestMachine(RuleBasedStateMachine):
         assert len(set(cancelled)) == len(cancelled)
 
 
-TestRequestMachine = RequestMachine.TestCase
+TestRequestMachine = AnyOrder.TestCase

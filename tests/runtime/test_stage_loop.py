@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -26,7 +27,7 @@ from stagemesh.runtime.stage_loop import (
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import EngineContext, EngineOutput
 from stagemesh.spec.payload import Payload
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import NoOptions
 from tests.runtime.plugins import FailingBridge, UpperBridge
 
 KEY = Key(rid="r", epoch=1)
@@ -39,7 +40,6 @@ def engine(options: FakeOptions, kind: type[FakeEngine] = FakeEngine) -> FakeEng
     return kind(
         EngineContext(
             stage="only",
-            execution_type=ExecutionType.LLM_AR,
             checkpoint=Path(),
             model_subdir=".",
             loader=None,
@@ -49,7 +49,8 @@ def engine(options: FakeOptions, kind: type[FakeEngine] = FakeEngine) -> FakeEng
             async_chunk=True,
             owns_tokenizer=False,
             args=options,
-            model_args={},
+            model_args=NoOptions(),
+            model_params=NoOptions,
         )
     )
 
@@ -160,6 +161,28 @@ def test_a_failing_bridge_fails_its_request_alone(capfd: pytest.CaptureFixture[s
     assert failed.message.startswith("ValueError: no bridge")
     assert not failed.invalid
     assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_malformed_output_fails_its_request_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """What cannot be carried never reaches the streams."""
+
+    class Malformed(FakeEngine):
+        def step(self) -> list[EngineOutput]:
+            bad = Payload(meta={"text": object()})  # type: ignore[dict-item]
+            return [
+                replace(output, payloads=(bad,)) if output.request_id == KEY.rid else output
+                for output in super().step()
+            ]
+
+    stage = Stage(kind=Malformed)
+    stage.submit(KEY)
+    stage.submit(OTHER, "b")
+    stage.finish()
+    failed, finished = stage.ends()
+    assert isinstance(failed, Failed)
+    assert "malformed: `meta['text']`" in failed.message
+    assert isinstance(finished, Finished)
+    assert "TypeError" in capfd.readouterr().err
 
 
 def test_a_raising_step_fails_what_the_engine_holds(capfd: pytest.CaptureFixture[str]) -> None:

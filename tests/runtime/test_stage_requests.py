@@ -100,7 +100,6 @@ class Desk:
 
     def close(self) -> None:
         """Close all ends, and the descriptors that nobody took."""
-        self.requests.close()
         for edge in (self.out, self.source, self.into):
             edge.close()
         for recorder in (self.downstream, self.upstream):
@@ -164,6 +163,39 @@ def test_an_input_may_come_before_its_request(desk: Desk) -> None:
     assert [type(command) for command in desk.commands()] == [Add, Append]
 
 
+def test_an_early_input_brings_the_memory_of_its_edge(desk: Desk) -> None:
+    """Other requests' inputs that come after it in the same memory are read all the same."""
+    other = Key(rid="other", epoch=4)
+    desk.submit(other)
+    desk.feed(payload_of(SIZE, 1))
+    desk.feed(payload_of(SIZE, 2), other)
+    desk.submit()
+    _, of_other, _, early = desk.commands()
+    assert isinstance(of_other, Append)
+    assert isinstance(early, Append)
+    assert (of_other.payload, early.payload) == (payload_of(SIZE, 2), payload_of(SIZE, 1))
+
+
+def test_an_early_input_that_is_no_good_fails_its_request_when_it_comes(desk: Desk) -> None:
+    """What follows it is given back."""
+    desk.requests.chunk(desk.into, Chunk(key=KEY, seq=0, number=7, body=b"bad", last=False), ())
+    desk.feed(payload_of(10))
+    desk.submit()
+    desk.over(Cancelled(key=KEY))
+    (failed,) = desk.told
+    assert isinstance(failed, Failed)
+    assert "an input was refused" in failed.message
+    assert len(desk.answers.sent) == 2
+
+
+def test_early_inputs_are_given_back_when_the_caller_goes(desk: Desk) -> None:
+    """Their requests will not come any more."""
+    desk.feed(payload_of(SIZE))
+    assert desk.answers.sent == []
+    desk.requests.cancel_all()
+    assert len(desk.answers.sent) == 1
+
+
 def test_an_input_of_a_request_that_is_gone_is_given_back(desk: Desk) -> None:
     """A late chunk is acknowledged and goes nowhere."""
     desk.submit(Key(rid="later", epoch=6))
@@ -225,6 +257,21 @@ def test_a_cancel_drops_what_waits_and_is_answered_once(desk: Desk) -> None:
     desk.out.acknowledged(desk.downstream.chunks()[0].number)
     assert desk.told == [Cancelled(key=KEY)]
     assert len(desk.downstream.chunks()) == ROOM
+
+
+def test_what_waited_behind_a_cancelled_request_goes(desk: Desk) -> None:
+    """Nothing else would move it: what waits has room already."""
+    other = Key(rid="other", epoch=6)
+    desk.submit()
+    desk.submit(other)
+    for _ in range(ROOM + 1):
+        desk.say()
+    small = Payload(meta={"text": "a"})
+    desk.requests.take([Said(key=other, target=1, payload=small, last=False)])
+    desk.commands()
+    desk.requests.cancel(KEY)
+    assert desk.downstream.chunks()[-1].key == other
+    assert Resume(key=other) in desk.commands()
 
 
 def test_a_cancel_that_crosses_the_end_is_answered_once(desk: Desk) -> None:

@@ -28,7 +28,7 @@ class End:
         """Listen on `sock`."""
         self.heard: list[Message] = []
         self.fds: list[int] = []
-        self.eofs = 0
+        self.eofs: list[str | None] = []
         self.eof = asyncio.Event()
         self.news = asyncio.Event()
         self._on_message = on_message
@@ -51,8 +51,8 @@ class End:
         if self._on_message is not None:
             self._on_message(message)
 
-    def _ended(self) -> None:
-        self.eofs += 1
+    def _ended(self, reason: str | None) -> None:
+        self.eofs.append(reason)
         self.eof.set()
 
 
@@ -150,7 +150,7 @@ def test_the_end_of_the_other_side_is_told_once() -> None:
         await end.ended()
         end.stream.send(Ack(number=1))
         assert end.heard == [Stop()]
-        assert end.eofs == 1
+        assert end.eofs == [None]
 
     on_pair(work)
 
@@ -162,28 +162,31 @@ def test_closing_is_not_an_end() -> None:
         end.stream.close()
         end.stream.close()
         assert bare.recv(1) == b""
-        assert end.eofs == 0
+        assert end.eofs == []
 
     on_pair(work)
 
 
 @pytest.mark.parametrize(
-    "frame",
+    ("frame", "told"),
     [
-        b"\xff\xff\xff\xff\x00",
-        messages.FRAME_HEAD.pack(3, 0) + b"abc",
-        messages.FRAME_HEAD.pack(2, 1) + messages.encode(Stop())[5:],
-        messages.FRAME_HEAD.pack(0, 200),
+        (b"\xff\xff\xff\xff\x00", "too long"),
+        (messages.FRAME_HEAD.pack(3, 0) + b"abc", "malformed message"),
+        (messages.FRAME_HEAD.pack(2, 1) + messages.encode(Stop())[5:], "descriptors"),
+        (messages.FRAME_HEAD.pack(0, 200), "too long"),
     ],
     ids=["too long", "no message", "missing descriptor", "too many descriptors"],
 )
-def test_a_frame_that_must_not_be_ends_the_stream(frame: bytes) -> None:
-    """Nothing malformed is waited for or guessed at."""
+def test_a_frame_that_must_not_be_ends_the_stream(frame: bytes, told: str) -> None:
+    """Nothing malformed is waited for or guessed at; the reason is told, and can be answered."""
 
     async def work(bare: socket.socket, end: End) -> None:
         bare.sendall(frame)
         await end.ended()
         assert end.heard == []
+        assert told in str(end.eofs[0])
+        end.stream.send(Stop())
+        assert bare.recv(100) == messages.encode(Stop())
 
     on_pair(work)
 
@@ -196,7 +199,7 @@ def test_noise_ends_the_stream_or_waits_for_more(noise: bytes) -> None:
         bare.sendall(noise)
         bare.close()
         await end.ended()
-        assert end.eofs == 1
+        assert len(end.eofs) == 1
 
     on_pair(work)
 
@@ -223,5 +226,6 @@ def test_a_message_out_of_place_ends_the_stream() -> None:
         bare.sendall(messages.encode(Stop()) * 2)
         await end.ended()
         assert end.heard == [Stop()]
+        assert end.eofs == ["not here: Stop()"]
 
     on_pair(work, refuse)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from stagemesh.config.environment import cache_folder
+from stagemesh.config.environment import cache_folder, check_environment
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.reference import resolve
@@ -18,6 +18,9 @@ from stagemesh.spec.registry import MODELS
 
 def run(options: argparse.Namespace) -> int:
     """Assemble what was asked for and print where it is."""
+    malformed = check_environment()
+    if malformed:
+        raise DiagnosticError(malformed)
     recipes = {
         pipeline.model_type: pipeline.checkpoint_recipe
         for pipeline in MODELS.declarations()

@@ -13,13 +13,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
-from stagemesh.errors import DiagnosticError, StagemeshError
+from stagemesh.errors import StagemeshError
 from stagemesh.spec.command import Command
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import COMMANDS
 
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
+_DEBUG: Final = "show tracebacks of errors, and everything that stages write"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +44,8 @@ def _run(arguments: list[str]) -> int:
     try:
         parser = _parser(arguments)
         parser.parse_args(arguments, namespace)
+        if namespace.debug:
+            _show_log()
         run = cast("Callable[[argparse.Namespace], int]", resolve(namespace.run))
         return run(namespace)
     except StagemeshError as error:
@@ -53,12 +56,20 @@ def _run(arguments: list[str]) -> int:
 
 
 def _show(error: StagemeshError, *, as_json: bool) -> None:
-    if isinstance(error, DiagnosticError):
-        from stagemesh.cli._screen import show_diagnostics  # noqa: PLC0415  only when needed
+    from stagemesh.cli._screen import diagnostics_of, show_diagnostics  # noqa: PLC0415  when needed
 
-        show_diagnostics(error.diagnostics, as_json=as_json)
-    else:
-        sys.stderr.write(f"error: {error}\n")
+    show_diagnostics(diagnostics_of(error), as_json=as_json)
+
+
+def _show_log() -> None:
+    """Show what stagemesh logs, which includes every line that a stage writes."""
+    import logging  # noqa: PLC0415  only when needed
+
+    shown = logging.StreamHandler()
+    shown.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    log = logging.getLogger("stagemesh")
+    log.addHandler(shown)
+    log.setLevel(logging.DEBUG)
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
@@ -69,7 +80,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+    parser.add_argument("--debug", action="store_true", help=_DEBUG)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     typed = next((word for word in arguments if not word.startswith("-")), "")
     found = _typed(typed)
@@ -104,7 +115,7 @@ def _add(
             "--debug",
             action="store_true",
             default=argparse.SUPPRESS,
-            help="show tracebacks of errors",
+            help=_DEBUG,
         )
 
 

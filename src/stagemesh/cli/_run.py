@@ -16,9 +16,9 @@ from stagemesh.plan.make import Made, make
 from stagemesh.plan.render import plan_summary
 from stagemesh.plan.saved import open_saved
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import OmniResult
-from stagemesh.runtime.params import check_prompt, check_runnable
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
@@ -67,10 +67,7 @@ def _made(namespace: argparse.Namespace) -> Made:
 def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
     """Find what is wrong with the request before anything is started."""
     found = check_runnable(plan) + check_prompt(namespace.question)
-    if not namespace.timeout > 0:
-        found.append(
-            Diagnostic(code="CL004", message=f"`--timeout` must be above 0: `{namespace.timeout}`")
-        )
+    found += check_timeout(namespace.timeout, Origin(layer=Layer.GLOBAL, source="--timeout"))
     if namespace.output is not None:
         found += check_writable(namespace.output, "--output")
         if all(stage.final_output_type != _AUDIO for stage in plan.stages):

@@ -1,4 +1,4 @@
-"""What commands share in showing things: diagnostics, and files that cannot be written."""
+"""What commands share in showing things: diagnostics, errors, files that cannot be written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stagemesh.config.document import Document
-from stagemesh.errors import DiagnosticError
+from stagemesh.errors import DiagnosticError, StagemeshError
 from stagemesh.plan.diagnostics import diagnostics_json, diagnostics_text
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.origin import Layer, Origin
 
 
@@ -25,6 +25,15 @@ def show_diagnostics(
         sys.stdout.write(diagnostics_json(diagnostics))
     else:
         sys.stderr.write(diagnostics_text(diagnostics, documents))
+
+
+def diagnostics_of(error: StagemeshError) -> Sequence[Diagnostic]:
+    """Return what an error says as diagnostics; the last lines of a stage become notes."""
+    if isinstance(error, DiagnosticError):
+        return error.diagnostics
+    message, *last_lines = str(error).splitlines() or [type(error).__name__]
+    notes = tuple(Note(message=line) for line in last_lines)
+    return [Diagnostic(code=error.code, message=message, notes=notes, help=error.help)]
 
 
 def check_writable(path: str, flag: str) -> list[Diagnostic]:

@@ -2,10 +2,11 @@
 
 One walker serves files, flags, saved plans and request parameters. It knows frozen dataclasses
 (from mappings), enums (from their values), `Literal`, unions, `tuple`, `list`, `Mapping`, the
-scalars, `object` (any plain value) and `Annotated` with `Range` or `Pattern`. Nothing is converted
-that the writer did not mean: a boolean is no number, text is no number, `2.0` is no integer; only
-an integer may stand for a float. Lists become tuples wherever the annotation does not ask for a
-list. A value that already has its type passes.
+scalars, `object` (any plain value) and `Annotated` with `Range`, `Pattern` or `Forbidden`. Nothing
+is converted that the writer did not mean: a boolean is no number, text is no number, `2.0` is no
+integer; only an integer may stand for a float. Lists become tuples wherever the annotation does not
+ask for a list. A value that already has its type passes. The value of a key that is wrong itself is
+not looked at, so no message shows it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, cast
 
 from stagemesh.config.place import Place, Run
+from stagemesh.config.plain import plain
 from stagemesh.config.tree import quoted
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
@@ -39,6 +41,22 @@ class Pattern:
     """A text that it matches, for messages."""
     rewrite: Callable[[object], str | None] | None = None
     """Gives the right spelling of a value of another type, when it can be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forbidden:
+    """Texts that nobody may give, in capitals or not; goes into `Annotated`."""
+
+    regex: str
+    """Matches such a text as a whole when it is written in capitals."""
+    reason: str
+    """Why not; completes a message that begins with the place."""
+    remedy: str
+    """What to do instead."""
+
+    def matches(self, text: str) -> bool:
+        """Whether `text` is one of them."""
+        return re.fullmatch(self.regex, text.upper(), re.DOTALL) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,15 +165,6 @@ def _none(value: object, place: Place, run: Run) -> object:
 
 def _any(value: object, _place: Place, _run: Run) -> object:
     return plain(value)
-
-
-def plain(value: object) -> object:
-    """Turn lists into tuples at every depth, so that a value read back equals the one written."""
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(plain(item) for item in value)
-    return value
 
 
 _SIMPLE: Mapping[Annotation, Checker] = {
@@ -276,7 +285,7 @@ def _mapping(key: Annotation, item: Annotation) -> Checker:
             if run.partial and part is None:
                 continue
             built_key = each_key(name, here.as_key, run)
-            built[built_key] = each(part, here, run)
+            built[built_key] = UNSET if built_key is UNSET else each(part, here, run)
         return UNSET if UNSET in built or UNSET in built.values() else built
 
     return run_check
@@ -337,6 +346,7 @@ def _annotated(annotation: Annotation, metadata: Sequence[object]) -> Checker:
     inner = checker(annotation)
     ranges = [item for item in metadata if isinstance(item, Range)]
     patterns = [item for item in metadata if isinstance(item, Pattern)]
+    forbidden = [item for item in metadata if isinstance(item, Forbidden)]
 
     def run_check(value: object, place: Place, run: Run) -> object:
         attempt = Run(partial=run.partial)
@@ -355,6 +365,9 @@ def _annotated(annotation: Annotation, metadata: Sequence[object]) -> Checker:
         for text in allowed:
             message = f"{place.name} must be `{text}`, got {quoted(built)}"
             run.tell("CF013", message, place.origin)
-        return UNSET if allowed else built
+        refused = [item for item in forbidden if item.matches(cast("str", built))]
+        for item in refused:
+            run.tell("CF015", f"{place.name} {item.reason}", place.origin, item.remedy)
+        return UNSET if allowed or refused else built
 
     return run_check

@@ -56,8 +56,9 @@ def axis_patches(
     stage_id: int, axis: str, members: Mapping[str, object], place: Place
 ) -> Iterator[Patch]:
     """Patches of one axis whose members all stand at one place."""
-    for member, value in {"": {}, **members}.items():
-        path = ("axes", axis, member) if member else ("axes", axis)
+    yield Patch(stage_id=stage_id, path=("axes", axis), value={}, origin=place.origin)
+    for member, value in members.items():
+        path = ("axes", axis, member)
         yield Patch(stage_id=stage_id, path=path, value=value, origin=place.origin)
 
 

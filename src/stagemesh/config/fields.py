@@ -33,12 +33,15 @@ class StageField:
         return self.declared_by if isinstance(self.declared_by, Axis) else None
 
     def check(self, value: object, place: Place, run: Run) -> object:
-        """Build the typed value with the first annotation that takes it; `UNSET` when none does."""
+        """Build the typed value; `UNSET` when no annotation takes it.
+
+        Where engines disagree the value stays as it was written: the stage's own engine types it.
+        """
         attempts = [Run(partial=run.partial) for _ in self.annotations]
         for annotation, attempt in zip(self.annotations, attempts, strict=True):
             built = checker(annotation)(value, place, attempt)
             if not attempt.findings:
-                return built
+                return built if len(self.annotations) == 1 else value
         run.findings.extend(attempts[0].findings)
         return UNSET
 

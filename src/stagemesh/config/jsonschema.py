@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.check import Annotation, Pattern, hints
+from stagemesh.config.check import Annotation, Forbidden, Pattern, hints
 from stagemesh.config.docs import field_docs
 from stagemesh.config.fields import StageField, stage_fields
 from stagemesh.config.schema import STAGE_KEY, DeployFile, StageEntry, StrategyEntry, StrategyFile
@@ -127,6 +127,9 @@ def _constraints(metadata: Sequence[object]) -> Schema:
             schema |= {name: bound for name, bound in bounds.items() if bound is not None}
         elif isinstance(item, Pattern):
             schema["pattern"] = f"^({item.regex})$"
+        elif isinstance(item, Forbidden):
+            refused = schema.setdefault("not", {"anyOf": []})
+            refused["anyOf"].append({"pattern": f"^({item.regex})$"})
     return schema
 
 

@@ -22,6 +22,7 @@ from stagemesh.config.settings import Settings
 from stagemesh.config.settle import settle
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import EXPECTED, read_strategy
+from stagemesh.config.topology import topology_findings
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import PipelineConfig
@@ -144,6 +145,10 @@ class _Loading:
         if model is None and not isinstance(named, str):
             model = model_of(file, catalog, run)
         if model is None:
+            return None, None
+        wrong = topology_findings(model.pipeline)
+        run.findings.extend(wrong)
+        if wrong:
             return None, None
         return model, read_checkpoint(file, model.pipeline, run)
 

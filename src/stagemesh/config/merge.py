@@ -7,7 +7,7 @@ never meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -69,13 +69,6 @@ def merge(patches: Iterable[Patch], findings: Findings) -> Mapping[int | None, B
     return roots
 
 
-def unmerge(roots: Mapping[int | None, Branch]) -> Iterator[Patch]:
-    """Turn a tree back into patches that merge into the same values."""
-    for stage_id, root in roots.items():
-        for key, node in root.children.items():
-            yield from _patches(stage_id, (key,), node)
-
-
 def value_of(node: Node) -> object:
     """Return the plain value of a node; `UNSET` when any part of it was refused."""
     if isinstance(node, Sourced):
@@ -93,14 +86,6 @@ def sourced(node: Node) -> Sourced[object]:
         origin=node.origin,
         parts={key: sourced(child) for key, child in node.children.items()},
     )
-
-
-def _patches(stage_id: int | None, path: Path, node: Node) -> Iterator[Patch]:
-    value = node.value if isinstance(node, Sourced) else {}
-    yield Patch(stage_id=stage_id, path=path, value=value, origin=node.origin)
-    if isinstance(node, Branch):
-        for key, child in node.children.items():
-            yield from _patches(stage_id, (*path, key), child)
 
 
 def _apply(root: Branch, patch: Patch, findings: Findings) -> None:

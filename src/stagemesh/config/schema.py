@@ -7,12 +7,12 @@ from the text under each field. The stage fields that axes and engines declare a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
 from stagemesh.config.check import Pattern
+from stagemesh.config.variables import VariableName, VariableValue
 from stagemesh.spec.axis import Owner
 from stagemesh.spec.bounds import Range
 
@@ -24,12 +24,6 @@ def _as_device_list(value: object) -> str | None:
     return None
 
 
-def _as_text(value: object) -> str | None:
-    if isinstance(value, bool | int | float):
-        return f"write `{json.dumps(str(value).lower())}`"
-    return None
-
-
 DeviceList: TypeAlias = Annotated[
     str,
     Pattern(regex=" *[0-9]+ *(, *[0-9]+ *)*", example="0,1", rewrite=_as_device_list),
@@ -38,14 +32,6 @@ DeviceList: TypeAlias = Annotated[
 
 Size: TypeAlias = Annotated[int, Range(minimum=1)]
 """The degree of an axis."""
-
-VariableName: TypeAlias = Annotated[str, Pattern(regex="[A-Za-z_][A-Za-z0-9_]*", example="NAME")]
-"""Name of an environment variable."""
-
-VariableValue: TypeAlias = Annotated[
-    str, Pattern(regex="[^\x00]*", example="text", rewrite=_as_text)
-]
-"""Value of an environment variable."""
 
 FromStage: TypeAlias = Annotated[str, Pattern(regex="from_stage_[0-9]+", example="from_stage_0")]
 """Names an incoming edge."""

@@ -2,7 +2,8 @@
 
 A payload of more than a quarter of the arena gets an arena of its own, so that one giant cannot
 starve every other stream of the edge. Those are kept and used again by later payloads of about that
-size: memory that both ends have mapped and touched costs one copy, fresh memory several.
+size: memory that both ends have mapped and touched costs one copy, fresh memory several. Together
+with those that are kept they stay within a budget.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class SharedMemorySender:
 
     def __init__(self, options: SharedMemoryOptions) -> None:
         """Take no memory before the first payload that needs it."""
-        self._options = options
+        self._common_bytes = options.arena_bytes
+        self._giant_budget = _whole_pages(options.giant_bytes)
         self._closed = False
         self._numbers = itertools.count()
         self._arena_numbers = itertools.count(_COMMON + 1)
@@ -43,7 +45,7 @@ class SharedMemorySender:
         self._places: dict[int, tuple[int, int]] = {}
 
     def put(self, payload: Payload) -> Ticket | None:
-        """Copy a payload out; `None` when the arena has no gap that is wide enough."""
+        """Copy a payload out; `None` when there is no room before something is released."""
         if self._closed:
             raise ClosedError("the sender is closed")
         headers = _wire.headers_of(payload)
@@ -56,7 +58,12 @@ class SharedMemorySender:
                 data[offset : offset + part.nbytes] = part
             body = self._body(payload, headers, _wire.Inline(data=bytes(data)))
             return Ticket(number=next(self._numbers), body=body)
-        number = self._arena_for(num_bytes)
+        try:
+            number = self._arena_for(num_bytes)
+        except (OSError, MemoryError) as error:
+            raise ValueError(f"no memory for a payload of `{num_bytes}` bytes: {error}") from error
+        if number is None:
+            return None
         arena = self._arenas[number]
         place = arena.place(num_bytes)
         if place is None:
@@ -102,18 +109,30 @@ class SharedMemorySender:
         self._places[number] = (arena, place)
         return Ticket(number=number, body=body, fds=self._arenas[arena].announce())
 
-    def _arena_for(self, num_bytes: int) -> int:
-        """The number of the arena where a payload of that size belongs; made if need be."""
-        common = self._options.arena_bytes
-        if num_bytes <= common // _GIANT_SHARE:
+    def _arena_for(self, num_bytes: int) -> int | None:
+        """The arena where a payload of that size belongs, made if need be and there is room.
+
+        There is none only while giants are lent, so that a release is sure to come.
+        """
+        if num_bytes <= self._common_bytes // _GIANT_SHARE:
             if _COMMON not in self._arenas:
-                self._arenas[_COMMON] = Arena(common)
+                self._arenas[_COMMON] = Arena(self._common_bytes)
             return _COMMON
-        wanted = _giant_bytes(num_bytes)
+        if num_bytes > self._giant_budget:
+            raise ValueError(
+                f"payload of `{num_bytes}` bytes is too big (`giant_bytes` is"
+                f" `{self._giant_budget}`)"
+            )
+        wanted = min(_giant_bytes(num_bytes), self._giant_budget)
         for number in self._spare:
             if self._arenas[number].num_bytes == wanted:
                 self._spare.remove(number)
                 return number
+        giants = sum(arena.num_bytes for key, arena in self._arenas.items() if key != _COMMON)
+        room = self._giant_budget - (giants - self._spare_bytes()) - wanted
+        if room < 0:
+            return None
+        self._trim(room)
         number = next(self._arena_numbers)
         self._arenas[number] = Arena(wanted, populate=True)
         return number
@@ -123,7 +142,14 @@ class SharedMemorySender:
         if arena == _COMMON:
             return
         self._spare.append(arena)
-        while sum(self._arenas[spare].num_bytes for spare in self._spare) > _SPARE_BYTES:
+        self._trim(_SPARE_BYTES)
+
+    def _spare_bytes(self) -> int:
+        return sum(self._arenas[number].num_bytes for number in self._spare)
+
+    def _trim(self, most: int) -> None:
+        """Give up the oldest spare memory beyond `most` bytes."""
+        while self._spare_bytes() > most:
             number = self._spare.pop(0)
             oldest = self._arenas.pop(number)
             if oldest.announced:
@@ -135,6 +161,10 @@ def _giant_bytes(num_bytes: int) -> int:
     """Round up to one of eight sizes per power of two, so that similar giants share memory."""
     step = max(1 << (num_bytes.bit_length() - 4), PAGE_BYTES)
     return -(-num_bytes // step) * step
+
+
+def _whole_pages(num_bytes: int) -> int:
+    return -(-num_bytes // PAGE_BYTES) * PAGE_BYTES
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -47,9 +47,7 @@ class Inline(_Wire, frozen=True, kw_only=True, tag=0):
     data: Annotated[bytes, Meta(max_length=INLINE_BYTES)]
 
 
-class InArena(
-    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=1
-):
+class InArena(_Wire, frozen=True, kw_only=True, tag=1):
     """The bytes lie in an arena, whose descriptor comes with the first ticket that names it."""
 
     arena: Annotated[int, Meta(ge=0)]
@@ -75,7 +73,7 @@ def encode(header: Header) -> bytes:
     """Write a body; raises `ValueError` when the metadata is too much or of a foreign type."""
     try:
         body = _encoder.encode(header)
-    except (TypeError, OverflowError) as error:
+    except (TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"metadata cannot be carried: {error}") from error
     if len(body) > MAX_BODY_BYTES:
         raise ValueError(

@@ -19,6 +19,8 @@ class SharedMemoryOptions:
 
     arena_bytes: Annotated[int, Range(minimum=128 * 1024)] = 8 * 1024 * 1024
     """Bytes shared by two replicas of an edge, in whole pages; taken only as far as used."""
+    giant_bytes: Annotated[int, Range(minimum=0)] = 1024 * 1024 * 1024
+    """Most bytes, in whole pages, of all payloads together that are too big for the arena."""
 
 
 CONNECTOR = ConnectorSpec(

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
+from stagemesh.engines._params import typed_params
 from stagemesh.engines.fake import FakeOptions, FakeParams
 from stagemesh.spec.engine import (
     EngineContext,
@@ -73,7 +74,7 @@ class FakeEngine:
         self._requests[request.request_id] = state
         try:
             state.program = _program(self._options, request.params)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             state.fault = EngineFault(kind=FaultKind.INVALID_REQUEST, message=str(error))
             return
         if state.program.fail_at == "add":
@@ -89,7 +90,7 @@ class FakeEngine:
             state.text += text if isinstance(text, str) else ""
             state.complete = last
             if state.program.num_outputs is None:
-                state.echoes.append(_copy(payload))
+                state.echoes.append(payload.copied())
         payload.release()
 
     def step(self) -> list[EngineOutput]:
@@ -152,7 +153,7 @@ class FakeEngine:
 
 
 def _program(options: FakeOptions, params: Mapping[str, object]) -> FakeOptions:
-    own = FakeParams(**params)  # type: ignore[arg-type]  # the caller has checked them
+    own = typed_params(FakeParams, params)
     given = {item.name: getattr(own, item.name) for item in fields(own)}
     return replace(options, **{name: value for name, value in given.items() if value is not None})
 
@@ -181,10 +182,3 @@ def _next_output(state: _Request) -> tuple[Payload, ...]:
     buffer = Buffer(name="data", dtype="uint8", shape=(size,), data=data)
     meta: dict[str, MetaValue] = {"text": f"{state.text}#{state.given}"}
     return (Payload(meta=meta, buffers=(buffer,) if size else ()),)
-
-
-def _copy(payload: Payload) -> Payload:
-    buffers = tuple(
-        replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in payload.buffers
-    )
-    return Payload(meta=dict(payload.meta), buffers=buffers)

@@ -19,6 +19,7 @@ from typing import Final, cast
 
 import torch
 
+from stagemesh.engines._params import typed_params
 from stagemesh.engines.generation import GenerationOptions
 from stagemesh.spec.engine import (
     EngineContext,
@@ -32,6 +33,7 @@ from stagemesh.spec.generation import (
     GenerationLoader,
     GenerationModule,
     GenerationSession,
+    ModuleContext,
     ModuleOutput,
 )
 from stagemesh.spec.payload import MetaValue, Payload
@@ -66,6 +68,7 @@ class GenerationEngine:
     def __init__(self, context: EngineContext) -> None:
         """Keep what `load` needs."""
         assert isinstance(context.args, GenerationOptions)
+        assert context.world_size == 1, "a replica is one rank here"
         self._context = context
         self._options = context.args
         self._module: GenerationModule | None = None
@@ -73,7 +76,7 @@ class GenerationEngine:
         self._places = itertools.count()
 
     def load(self) -> None:
-        """Call the stage's loader with the model's folder and the stage's `additional_config`."""
+        """Call the stage's loader."""
         context = self._context
         if context.loader is None:
             message = f"stage `{context.stage}` names no loader, which engine `generation` needs"
@@ -82,7 +85,12 @@ class GenerationEngine:
             torch.set_num_threads(self._options.num_threads)
         loader = cast("GenerationLoader", resolve(context.loader))
         self._module = loader(
-            context.checkpoint, args=context.model_args, async_chunk=context.async_chunk
+            ModuleContext(
+                folder=context.folder,
+                device=context.device,
+                args=context.model_args,
+                async_chunk=context.async_chunk,
+            )
         )
 
     def add(self, request: EngineRequest) -> None:
@@ -91,8 +99,8 @@ class GenerationEngine:
         assert request.request_id not in self._requests, "request ids are unique"
         state = _Request()
         self._requests[request.request_id] = state
-        params = cast("Mapping[str, MetaValue]", request.params)
         try:
+            params: object = typed_params(self._context.model_params, request.params)
             state.session = self._module.open(request.request_id, params)
         except Exception as error:  # noqa: BLE001  # the edge of one request
             state.fault = _fault(error)

@@ -9,9 +9,9 @@ from stagemesh.spec.bounds import Range
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
 from stagemesh.spec.pipeline import ExecutionType
 
-FailAt: TypeAlias = Literal["load", "add", "append", "step", "raise", "exit", "stall"]
-"""Where it goes wrong: `load` raises; `add`, `append` and `step` fail the request; `raise` makes
-`step` raise, `exit` ends the process, and `stall` says nothing more without having work."""
+FailAt: TypeAlias = Literal["add", "append", "step", "raise", "exit", "stall"]
+"""Where a request goes wrong: `add`, `append` and `step` fail it; `raise` makes `step` raise,
+`exit` ends the process, and `stall` says nothing more without having work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,8 @@ class FakeOptions:
     """Bytes of the buffer `data` of every output that is not an echo; without one at 0."""
     delay_steps: Annotated[int, Range(minimum=0)] = 0
     """Steps without output before each output."""
-    fail_at: FailAt | None = None
-    """Where it goes wrong; `None` for nowhere."""
+    fail_at: Literal["load", FailAt] | None = None
+    """Where it goes wrong, `load` at once; `None` for nowhere."""
     fail_step: Annotated[int, Range(minimum=0)] = 0
     """Outputs that a request has given before `step`, `raise`, `exit` or `stall` strikes."""
     max_num_seqs: Annotated[int, Range(minimum=1)] = 64
@@ -45,7 +45,7 @@ class FakeParams:
     delay_steps: Annotated[int, Range(minimum=0)] | None = None
     """Steps without output before each output."""
     fail_at: FailAt | None = None
-    """Where it goes wrong; `load` has no meaning here."""
+    """Where it goes wrong."""
     fail_step: Annotated[int, Range(minimum=0)] | None = None
     """Outputs that it has given before `step`, `raise`, `exit` or `stall` strikes."""
 

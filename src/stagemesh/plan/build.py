@@ -13,7 +13,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.params import model_args, sampling
-from stagemesh.plan.place import Placement, Wish, place
+from stagemesh.plan.place import DeviceIds, Placement, Wish, place
 from stagemesh.plan.report import Report
 from stagemesh.plan.runnable import reasons
 from stagemesh.plan.stack import Stack, stack_of
@@ -40,6 +40,8 @@ class PlanRequest:
     """What the checkpoint says about each stage, by name."""
     devices: Devices
     """The devices that may be used."""
+    placed: Mapping[int, tuple[DeviceIds, ...]] | None = None
+    """Where the replicas of every stage lie, by id; decided here when it is not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,9 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     drafts = tuple(
         _draft(stage, said[stage.stage_id], request, catalog, report) for stage in pipeline.stages
     )
-    wishes = [_wish(draft, said[draft.stage_id]) for draft in drafts if draft.is_sound]
+    wishes = [
+        _wish(draft, said[draft.stage_id], request.placed) for draft in drafts if draft.is_sound
+    ]
     placement = place(wishes, request.devices, report)
     async_chunk = effective_async_chunk(pipeline, settings, report)
     edges = plan_edges(
@@ -117,7 +121,11 @@ def _memory(stack: Stack, choice: EngineChoice, device_kind: str) -> MemoryEstim
     )
 
 
-def _wish(draft: StageDraft, settings: StageSettings) -> Wish:
+def _wish(
+    draft: StageDraft,
+    settings: StageSettings,
+    placed: Mapping[int, tuple[DeviceIds, ...]] | None,
+) -> Wish:
     stack = draft.stack
     return Wish(
         stage_id=draft.stage_id,
@@ -126,6 +134,7 @@ def _wish(draft: StageDraft, settings: StageSettings) -> Wish:
         num_replicas=stack.num_replicas,
         listed=_listed(settings),
         rank_bytes=None if draft.memory is None else draft.memory.total,
+        placed=None if placed is None else placed.get(draft.stage_id, ()),
         notes=tuple(
             Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
             for item in stack.axes

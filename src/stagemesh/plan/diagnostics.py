@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from stagemesh.config.document import Document
+from stagemesh.config.variables import masked
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Origin
 
@@ -51,7 +52,7 @@ def _frame(origin: Origin, texts: dict[str, list[str]]) -> Iterator[str]:
     lines = texts.get(origin.source, [])
     if origin.line is None or not 1 <= origin.line <= len(lines):
         return
-    number, line = str(origin.line), printable(lines[origin.line - 1])
+    number, line = str(origin.line), printable(masked(lines[origin.line - 1]))
     column = 1 if origin.column is None else origin.column
     start = max(0, min(column - _WIDTH // 2, len(line) - _WIDTH))
     yield f"   {number} | {line[start : start + _WIDTH]}".rstrip()

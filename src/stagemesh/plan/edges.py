@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
+from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings, Settings, Sourced, StageSettings
-from stagemesh.plan.plain import plain_fields
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.connector import ConnectorSpec
@@ -47,7 +47,7 @@ class _Named:
 
 def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: Report) -> bool:
     """Whether stages hand over chunks: what was said, or else yes where a stage can."""
-    sources = {source for source, _ in edges_of(pipeline)}
+    sources = {source for source, _ in _edges_of(pipeline)}
     able = any(stage.produces_chunks for stage in pipeline.stages if stage.stage_id in sources)
     given = settings.fields.get("async_chunk")
     if given is None or not given.value:
@@ -64,7 +64,7 @@ def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: 
     return able
 
 
-def edges_of(pipeline: PipelineConfig) -> list[Edge]:
+def _edges_of(pipeline: PipelineConfig) -> list[Edge]:
     """Return all edges by source and target."""
     return sorted(
         (source, stage.stage_id) for stage in pipeline.stages for source in stage.input_sources
@@ -80,7 +80,7 @@ def plan_edges(
     report: Report,
 ) -> tuple[EdgePlan, ...]:
     """Decide every edge; connectors that are unknown, contradictory or unused are reported."""
-    edges = edges_of(pipeline)
+    edges = _edges_of(pipeline)
     named = _named_connectors(edges, settings, report)
     _report_unused(named, settings, report)
     stages = {stage.stage_id: stage for stage in pipeline.stages}
@@ -101,14 +101,15 @@ def plan_edges(
                 target=edge[1],
                 connector=name,
                 options=plain_fields(options),
-                bridge=bridge_of(producer, chunked=chunked),
+                payload_type=producer.engine_output_type,
+                bridge=_bridge_of(producer, chunked=chunked),
                 chunked=chunked,
             )
         )
     return tuple(planned)
 
 
-def bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
+def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
     """Return the reference of the bridge on the edges that leave a stage."""
     if chunked:
         return producer.async_chunk_process_next_stage_input_func

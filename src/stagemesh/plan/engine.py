@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from stagemesh.config.check import hints
 from stagemesh.config.schema import StageEntry
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.report import Report
+from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.pipeline import NoOptions, StagePipelineConfig
+from stagemesh.spec.unset import UNSET
 
 AUTO: Final = "auto"
 NO_ENGINE: Final = "none"
@@ -99,7 +102,19 @@ def _arguments(
                     help=did_you_mean(name, allowed),
                 )
             )
-    taken = {name: value.value for name, value in given.items() if name in allowed}
+    taken = {
+        name: typed(
+            hints(spec.options)[name],
+            value.value,
+            value.origin,
+            f"{stage.model_stage}.{name}",
+            report,
+        )
+        for name, value in given.items()
+        if name in allowed
+    }
+    if UNSET in taken.values():
+        return NoOptions()
     try:
         return spec.options(**taken)
     except ValueError as error:  # the options type of a plug-in says no

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.checkpoint import Checkpoint
 from stagemesh.config.document import Document
+from stagemesh.config.environment import check_environment
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import load
@@ -33,7 +34,8 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
     catalog = Catalog.installed() if catalog is None else catalog
     loaded = load(inputs, catalog)
     devices = devices_from(inputs.devices, host)
-    diagnostics = list(loaded.diagnostics)
+    # a malformed variable may also have been in the way of reading
+    diagnostics = list(dict.fromkeys((*check_environment(), *loaded.diagnostics)))
     if isinstance(devices, Diagnostic):
         diagnostics.append(devices)
         return Made(plan=None, diagnostics=tuple(diagnostics), documents=loaded.documents)
@@ -42,15 +44,20 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
     request = PlanRequest(
         pipeline=loaded.pipeline,
         settings=loaded.settings,
-        checkpoint=checkpoint_plan(loaded.checkpoint),
+        checkpoint=_checkpoint_plan(loaded.checkpoint),
         facts=loaded.checkpoint.facts,
         devices=devices,
     )
     result = build(request, catalog)
     diagnostics.extend(result.diagnostics)
-    return Made(plan=result.plan, diagnostics=tuple(diagnostics), documents=loaded.documents)
+    failed = any(found.is_error for found in diagnostics)
+    return Made(
+        plan=None if failed else result.plan,
+        diagnostics=tuple(diagnostics),
+        documents=loaded.documents,
+    )
 
 
-def checkpoint_plan(checkpoint: Checkpoint) -> CheckpointPlan:
+def _checkpoint_plan(checkpoint: Checkpoint) -> CheckpointPlan:
     """Say in the plan's words which checkpoint was read."""
     return CheckpointPlan(path=str(checkpoint.path), config_hash=checkpoint.config_hash)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import cast
 
-from stagemesh.config.check import check, hints
-from stagemesh.config.place import Nowhere, Place
+from stagemesh.config.check import hints
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.config.tree import quoted
 from stagemesh.plan.engine import EngineChoice
-from stagemesh.plan.plain import plain, plain_fields
 from stagemesh.plan.report import Report
-from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
-from stagemesh.spec.origin import Origin
+from stagemesh.plan.typed import typed
+from stagemesh.spec.diagnostic import Diagnostic, Severity, did_you_mean
+from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import StagePipelineConfig
+from stagemesh.spec.unset import UNSET
 
 
 def model_args(
@@ -40,12 +42,32 @@ def sampling(
     stage: StagePipelineConfig, settings: StageSettings, choice: EngineChoice, report: Report
 ) -> Mapping[str, object]:
     """Return the default request parameters, overlaid by what the pipeline does not let go of."""
+    if not choice.is_known:
+        return {}
+    whose, forced = f"stage `{stage.model_stage}`", stage.sampling_constraints
+    kinds = [stage.params]
+    if choice.spec is not None:
+        kinds = [choice.spec.params, stage.params]
+        origin = Origin(layer=Layer.PIPELINE, source=f"`sampling_constraints` of {whose}")
+        forced = _checked(Sourced(value=forced, origin=origin), kinds, whose, report)
     given = settings.fields.get("default_sampling_params")
-    kinds = [stage.params] if choice.spec is None else [choice.spec.params, stage.params]
-    taken = (
-        _checked(given, kinds, f"stage `{stage.model_stage}`", report) if choice.is_known else {}
+    taken = _checked(given, kinds, whose, report)
+    merged = constrained(taken, forced)
+    for name, value in taken.items():
+        replaced = merged[name] != plain(value) and not isinstance(merged[name], tuple)
+        if given is not None and replaced:
+            report.add(_forced(f"{stage.model_stage}.{name}", merged[name], _origin(given, name)))
+    return merged
+
+
+def _forced(label: str, value: object, origin: Origin) -> Diagnostic:
+    return Diagnostic(
+        code="PL026",
+        severity=Severity.WARNING,
+        message=f"{quoted(label)} is {quoted(value)}: the model does not take another value",
+        origin=origin,
+        help="leave it out",
     )
-    return constrained(taken, stage.sampling_constraints)
 
 
 def constrained(
@@ -80,11 +102,9 @@ def _checked(
                 )
             )
             continue
-        place = Place(located=Nowhere(source=given.origin.source), label=name)
-        checked = check(annotations[name], value, place)
-        report.add(*(replace(each, origin=_origin(given, name)) for each in checked.diagnostics))
-        if not checked.diagnostics:
-            taken[name] = checked.value
+        built = typed(annotations[name], value, _origin(given, name), name, report)
+        if built is not UNSET:
+            taken[name] = built
     return taken
 
 

@@ -43,6 +43,8 @@ class Wish:
     """The devices that it lists, such as `0,1`."""
     rank_bytes: int | None
     """Memory of one rank, when it is known."""
+    placed: tuple[DeviceIds, ...] | None = None
+    """Where its replicas lie already, for a plan that was read back."""
     notes: tuple[Note, ...] = ()
     """Where the sizes were set that make up ranks and replicas."""
 
@@ -90,11 +92,7 @@ def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement
     for bound in (True, False):
         for wish in wishes:
             if (wish.listed is not None) is bound:
-                replicas = (
-                    _place_listed(wish, wish.listed, devices, report)
-                    if wish.listed is not None
-                    else _place_freely(wish, devices, load, report)
-                )
+                replicas = _place_one(wish, devices, load, report)
                 if replicas is not None:
                     load.put(wish, replicas)
                     placed[wish.stage_id] = replicas
@@ -104,6 +102,36 @@ def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement
     resolved = devices.resolved(count)
     _check_memory(load, resolved, devices, wishes, report)
     return Placement(replicas=placed, devices=resolved)
+
+
+def _place_one(
+    wish: Wish, devices: Devices, load: _Load, report: Report
+) -> tuple[DeviceIds, ...] | None:
+    if wish.placed is not None:
+        return _place_again(wish, wish.placed, devices, report)
+    if wish.listed is not None:
+        return _place_listed(wish, wish.listed, devices, report)
+    return _place_freely(wish, devices, load, report)
+
+
+def _place_again(
+    wish: Wish, placed: tuple[DeviceIds, ...], devices: Devices, report: Report
+) -> tuple[DeviceIds, ...] | None:
+    """Take a placement as it is, if replicas, ranks and devices are those of the stage."""
+    allowed = range(_MAX_DEVICES if devices.count is None else devices.count)
+    if len(placed) == wish.num_replicas and all(
+        len(ids) == len(set(ids)) == wish.world and all(each in allowed for each in ids)
+        for ids in placed
+    ):
+        return placed
+    report.add(
+        Diagnostic(
+            code="PL018",
+            message=f"`{wish.stage}` is not placed as {_shape(wish)} can be",
+            help=f"ranks of a replica have distinct devices, from `0` to `{allowed[-1]}`",
+        )
+    )
+    return None
 
 
 def _place_listed(

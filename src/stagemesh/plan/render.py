@@ -110,7 +110,7 @@ def _edges(plan: Plan) -> Iterator[str]:
             "edges",
             f"{names[edge.source]} -> {names[edge.target]}",
             edge.connector,
-            "by chunk" if edge.chunked else "whole",
+            f"{edge.payload_type} {'by chunk' if edge.chunked else 'whole'}",
         )
         for edge in plan.edges
     ]

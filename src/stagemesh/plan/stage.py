@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
-from stagemesh.plan.plain import plain, plain_fields
 from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.values import (
     AxisPlan,

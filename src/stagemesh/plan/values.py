@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from stagemesh.config.variables import VariableName, VariableValue
+from stagemesh.spec.bounds import Range
 
 PLAN_VERSION: Final = 1
 """Version of the saved form; a plan of another version is refused."""
@@ -16,7 +19,7 @@ class DevicesPlan:
 
     kind: str
     """`cpu`, `cuda`, or the name of an imaginary device such as `H200`."""
-    count: int
+    count: Annotated[int, Range(minimum=1)]
     """How many there are; ids run from 0."""
     memory_bytes: int | None
     """Bytes of one device; `None` when it is not known, so memory is not checked."""
@@ -152,7 +155,7 @@ class StagePlan:
     """`additional_config`, defaults filled in."""
     sampling: Mapping[str, object]
     """Default request parameters, the pipeline's constraints included."""
-    env: Mapping[str, str]
+    env: Mapping[VariableName, VariableValue]
     """Environment added to the stage's processes."""
     memory: MemoryPlan | None
     """Memory of one rank, or `None` when it cannot be estimated."""
@@ -182,6 +185,8 @@ class EdgePlan:
     """File name of the connector's plug-in."""
     options: Mapping[str, object]
     """Its options, defaults filled in."""
+    payload_type: str
+    """What the producing engine puts out, such as `text` or `latent`."""
     bridge: str | None
     """Reference of the `BridgeFactory`, or `None` when outputs are inputs as they are."""
     chunked: bool

@@ -85,6 +85,7 @@ class EdgeOut:
         self._waiting: deque[Waiting] = deque()
         self._seqs: dict[Key, int] = {}
         self._open = True
+        self._flushes = False
 
     def send(self, key: Key, payload: Payload, *, last: bool) -> bool:
         """Send a chunk; `False` when it has to wait. Raises `ValueError` when it can never go.
@@ -101,21 +102,15 @@ class EdgeOut:
     def acknowledged(self, number: int) -> None:
         """The consumer is done with a ticket; send what fits now."""
         self._sender.released(number)
-        while self._waiting:
-            chunk = self._waiting[0]
-            error = None
-            try:
-                if not self._put(chunk.key, chunk.payload, last=chunk.last):
-                    return
-            except ValueError as refusal:
-                error = refusal
-            self._waiting.popleft()
-            self._on_sent(chunk.key, error)
+        self._flush()
 
     def drop(self, key: Key) -> None:
-        """Forget a request: what waits of it is never sent."""
-        self._waiting = deque(chunk for chunk in self._waiting if chunk.key != key)
+        """Forget a request: what waits of it is never sent, and what waited behind it may go."""
         self._seqs.pop(key, None)
+        kept = deque(chunk for chunk in self._waiting if chunk.key != key)
+        if len(kept) < len(self._waiting):
+            self._waiting = kept
+            self._flush()
 
     def close(self) -> None:
         """The consumer is gone: forget everything; what still waits counts as sent."""
@@ -125,6 +120,25 @@ class EdgeOut:
             self._sender.close()
             for chunk in waiting:
                 self._on_sent(chunk.key, None)
+
+    def _flush(self) -> None:
+        """Send what waits, in order, as far as there is room."""
+        if self._flushes:  # `on_sent` may drop a request: the loop below goes on with what is left
+            return
+        self._flushes = True
+        try:
+            while self._waiting:
+                chunk = self._waiting[0]
+                error = None
+                try:
+                    if not self._put(chunk.key, chunk.payload, last=chunk.last):
+                        return
+                except ValueError as refusal:
+                    error = refusal
+                self._waiting.popleft()
+                self._on_sent(chunk.key, error)
+        finally:
+            self._flushes = False
 
     def _put(self, key: Key, payload: Payload, *, last: bool) -> bool:
         ticket = self._sender.put(payload)

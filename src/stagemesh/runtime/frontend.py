@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.errors import (
@@ -23,7 +23,7 @@ from stagemesh.errors import (
 )
 from stagemesh.plan.values import Plan
 from stagemesh.runtime import messages
-from stagemesh.runtime.core.request import Action, End, Release, Request, SendCancel
+from stagemesh.runtime.core.request import Action, End, Release, RequestMachine, SendCancel
 from stagemesh.runtime.core.router import Router
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
 from stagemesh.runtime.messages import (
@@ -42,9 +42,8 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.outputs import OmniOutput, StageState
 from stagemesh.runtime.running import Call, Running, Seat
 from stagemesh.runtime.stream import Stream
-from stagemesh.runtime.supervisor import Place
+from stagemesh.runtime.supervisor import ReplicaId
 from stagemesh.spec.patterns import Policy
-from stagemesh.spec.payload import Payload
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ _log: Final = logging.getLogger(__name__)
 class _Live:
     """A request that some replica still holds."""
 
-    machine: Request
+    machine: RequestMachine
     route: Mapping[int, int]
     running: Running
     deadline: asyncio.TimerHandle | None = None
@@ -65,28 +64,23 @@ class Frontend:
     def __init__(
         self,
         plan: Plan,
-        callers: Mapping[Place, socket.socket],
-        on_lost: Callable[[Place], None],
-        *,
-        seed: int | None = None,
+        callers: Mapping[ReplicaId, socket.socket],
+        on_lost: Callable[[ReplicaId, str | None], None],
     ) -> None:
-        """Take over the streams to all replicas; `on_lost` hears of one that ended.
-
-        `seed` makes the policy `random` repeatable.
-        """
+        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why."""
         self._plan: Final = plan
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._routers = {
-            stage.stage_id: Router(len(stage.replicas), Policy(stage.policy), seed=seed)
+            stage.stage_id: Router(len(stage.replicas), Policy(stage.policy))
             for stage in plan.stages
         }
         self._live: dict[str, _Live] = {}
         self._epoch = 0
         self._closed = False
-        self._peers: dict[Place, Peer] = {}
-        for place, sock in callers.items():
-            self._attach(place, sock)
+        self._peers: dict[ReplicaId, Peer] = {}
+        for where, sock in callers.items():
+            self._attach(where, sock)
 
     @property
     def in_flight(self) -> Mapping[int, tuple[int, ...]]:
@@ -110,38 +104,36 @@ class Frontend:
         route = self._route()
         try:
             submits = self._submits(key, route, call)
-        except InvalidRequestError:
+        except BaseException:
             self._release(route)
             raise
         seats = {
             stage.stage_id: Seat(stage=stage.name, replica=route[stage.stage_id])
             for stage in self._plan.stages
         }
-        machine = Request(route)
+        machine = RequestMachine(route)
         running = Running(key, call, seats, lambda: self._leave(live))
         live = _Live(machine=machine, route=route, running=running)
         self._live[key.rid] = live
-        for stage in seats:
-            running.progress(stage, StageState.WAITING, {})
-        for stage, submit in submits.items():
-            self._send(live, stage, submit)
-        self._prompt(live, call.prompt)
-        if call.timeout_s is not None:
-            error = DeadlineError(f"request `{key.rid}` not done after {call.timeout_s:g} s")
-            live.deadline = self._loop.call_later(call.timeout_s, self._cancel, live, error)
+        try:
+            self._begin(live, submits, call)
+        except BaseException:
+            self._leave(live)  # nobody else holds it: without this its slots stay taken
+            raise
         return running
 
-    def down(self, place: Place, reason: str) -> None:
-        """A replica is gone: what is bound to it fails, and it gets nothing more."""
-        self._routers[place.stage].down(place.replica)
-        peer = self._peers.pop(place, None)
+    def down(self, where: ReplicaId, reason: str) -> None:
+        """A replica is gone: what it still held fails, and it gets nothing more."""
+        self._routers[where.stage].down(where.replica)
+        peer = self._peers.get(where)
         if peer is not None:
+            peer.stream.read_rest()  # what had ended there before is not failed by the death
+            del self._peers[where]
             peer.close()
-        bound = [live for live in self._live.values() if live.route[place.stage] == place.replica]
-        for live in bound:
-            self._failed(live, place, reason)
-        if not bound:
-            _log.error("%s", reason)  # no request tells of it
+        bound = [live for live in self._live.values() if live.route[where.stage] == where.replica]
+        told = [self._failed(live, where, reason) for live in bound]
+        if not any(told):
+            _log.warning("%s", reason)  # no request tells of it
 
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
@@ -152,19 +144,22 @@ class Frontend:
             peer.close()
         self._peers.clear()
 
-    def _attach(self, place: Place, sock: socket.socket) -> None:
+    def _attach(self, where: ReplicaId, sock: socket.socket) -> None:
         def on_message(message: Message, fds: tuple[int, ...]) -> None:
-            self._on_message(place, peer, message, fds)
+            self._on_message(where, peer, message, fds)
 
-        def on_eof() -> None:
-            self._routers[place.stage].down(place.replica)
-            self._on_lost(place)  # and `down` comes once it is known why
+        def on_eof(reason: str | None) -> None:
+            self._routers[where.stage].down(where.replica)
+            self._on_lost(where, reason)  # and `down` comes once the process has been reaped
 
         peer = Peer(stream=Stream(sock, on_message, on_eof))
         connector = Connector.to_caller()
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
-        self._peers[place] = peer
+        self._peers[where] = peer
+
+    def _name_of(self, where: ReplicaId) -> str:
+        return f"stage `{self._plan.stage(where.stage).name}` replica `{where.replica}`"
 
     def _route(self) -> dict[int, int]:
         """Bind a replica of every stage, or none at all."""
@@ -183,8 +178,8 @@ class Frontend:
         for stage, replica in route.items():
             self._routers[stage].release(replica)
 
-    def _submits(self, key: Key, route: Mapping[int, int], call: Call) -> dict[int, Submit]:
-        """Return what each stage is told, consumers first, all of it known to be sendable."""
+    def _submits(self, key: Key, route: Mapping[int, int], call: Call) -> dict[int, bytes]:
+        """Encode what each stage is told, consumers first, so that all is known to be sendable."""
         submits = {}
         for stage in reversed(self._plan.stages):
             targets = {
@@ -195,69 +190,71 @@ class Frontend:
             params = dict(call.params.get(stage.stage_id, {}))
             submit = Submit(key=key, params=params, targets=targets)
             try:
-                messages.encode(submit)
-            except (ProtocolError, TypeError, ValueError, OverflowError) as error:
+                submits[stage.stage_id] = messages.encode(submit)
+            except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:
                 raise InvalidRequestError(f"the request cannot be sent: {error}") from error
-            submits[stage.stage_id] = submit
         return submits
 
-    def _prompt(self, live: _Live, prompt: Payload) -> None:
-        for stage in self._plan.stages:
-            peer = self._peer(live, stage.stage_id)
-            if not stage.input_sources and peer is not None and peer.out is not None:
+    def _begin(self, live: _Live, submits: Mapping[int, bytes], call: Call) -> None:
+        """Start the clock, then tell the stages, and give the prompt to those that take it."""
+        key = live.running.key
+        if call.timeout_s is not None:
+            live.deadline = self._loop.call_later(call.timeout_s, self._late, live, call.timeout_s)
+        for stage in live.route:
+            live.running.progress(stage, StageState.WAITING, {})
+        for stage, submit in submits.items():
+            peer = self._peer(live, stage)
+            if peer is not None:  # else it has died, which ends the request in its own way
+                peer.stream.send_frame(submit)
+        for planned in self._plan.stages:
+            peer = self._peer(live, planned.stage_id)
+            if not planned.input_sources and peer is not None and peer.out is not None:
                 try:
-                    peer.out.send(live.running.key, prompt, last=True)
-                except ValueError as error:
-                    refusal = InvalidRequestError(f"the prompt cannot be carried: {error}")
-                    self._cancel(live, refusal)
-                    raise refusal from error
-
-    def _send(self, live: _Live, stage: int, message: Message) -> None:
-        peer = self._peer(live, stage)
-        if peer is not None:  # else it has died, which ends the request in its own way
-            peer.stream.send(message)
+                    peer.out.send(key, call.prompt, last=True)
+                except ValueError as refusal:
+                    told = f"the prompt cannot be carried: {refusal}"
+                    raise InvalidRequestError(told) from refusal
 
     def _peer(self, live: _Live, stage: int) -> Peer | None:
-        return self._peers.get(Place(stage=stage, replica=live.route[stage]))
+        return self._peers.get(ReplicaId(stage=stage, replica=live.route[stage]))
 
-    def _on_message(self, place: Place, peer: Peer, message: Message, fds: tuple[int, ...]) -> None:
+    def _on_message(
+        self, where: ReplicaId, peer: Peer, message: Message, fds: tuple[int, ...]
+    ) -> None:
         match message:
             case Chunk() if peer.into is not None:
-                self._output(place, peer.into, message, fds)
+                self._output(where, peer.into, message, fds)
             case Ack() if peer.out is not None:
                 peer.out.acknowledged(message.number)
             case Progress() | Finished() | Failed() | Cancelled():
                 live = self._find(message.key)
                 if live is not None:
-                    self._stage_said(live, place, message)
+                    self._stage_said(live, where, message)
             case _:
                 for fd in fds:
                     os.close(fd)
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
 
     def _stage_said(
-        self, live: _Live, place: Place, message: Progress | Finished | Failed | Cancelled
+        self, live: _Live, where: ReplicaId, message: Progress | Finished | Failed | Cancelled
     ) -> None:
         match message:
             case Progress():
-                live.running.progress(place.stage, StageState.RUNNING, message.units)
+                live.running.progress(where.stage, StageState.RUNNING, message.units)
             case Finished():
-                live.running.finished(place.stage, message)
-                self._act(live, live.machine.finished(place.stage))
+                live.running.finished(where.stage, message)
+                self._act(live, live.machine.finished(where.stage))
             case Failed(invalid=True):
-                name = self._plan.stage(place.stage).name
-                error = InvalidRequestError(
-                    f"stage `{name}`: {message.message}", stage=name, replica=place.replica
-                )
-                self._fail(live, place, error)
+                name = self._plan.stage(where.stage).name
+                told = f"{self._name_of(where)}: {message.message}"
+                error = InvalidRequestError(told, stage=name, replica=where.replica)
+                self._fail(live, where, error)
             case Failed():
-                name = self._plan.stage(place.stage).name
-                told = f"stage `{name}` replica `{place.replica}` failed: {message.message}"
-                self._failed(live, place, told)
+                self._failed(live, where, f"{self._name_of(where)} failed: {message.message}")
             case Cancelled():
-                self._failed(live, place, "it was dropped by the stage")
+                self._failed(live, where, f"it was dropped by {self._name_of(where)}")
 
-    def _output(self, place: Place, edge: EdgeIn, chunk: Chunk, fds: tuple[int, ...]) -> None:
+    def _output(self, where: ReplicaId, edge: EdgeIn, chunk: Chunk, fds: tuple[int, ...]) -> None:
         live = self._find(chunk.key)
         if live is None or not live.machine.output():
             edge.discard(chunk, fds)
@@ -265,16 +262,16 @@ class Frontend:
         try:
             payload = edge.take(chunk, fds)
         except ValueError as error:
-            name = self._plan.stage(place.stage).name
-            told = f"an output of stage `{name}` was refused: {error}"
-            self._cancel(live, StageFailedError(told, stage=name, replica=place.replica))
+            name = self._plan.stage(where.stage).name
+            told = f"an output of {self._name_of(where)} was refused: {error}"
+            self._cancel(live, StageFailedError(told, stage=name, replica=where.replica))
             return
-        stage = self._plan.stage(place.stage)
+        stage = self._plan.stage(where.stage)
         output = OmniOutput(
             request_id=chunk.key.rid,
             stage=stage.name,
             kind=stage.final_output_type or "",
-            payload=_owned(payload),
+            payload=payload.copied(),
             final=chunk.last,
         )
         payload.release()
@@ -290,19 +287,32 @@ class Frontend:
         live = self._live.get(key.rid)
         return live if live is not None and live.running.key == key else None
 
-    def _failed(self, live: _Live, place: Place, told: str) -> None:
+    def _failed(self, live: _Live, where: ReplicaId, told: str) -> bool:
         error = StageFailedError(
             told,
-            stage=self._plan.stage(place.stage).name,
-            replica=place.replica,
+            stage=self._plan.stage(where.stage).name,
+            replica=where.replica,
             retryable=not live.machine.has_output,
         )
-        self._fail(live, place, error)
+        return self._fail(live, where, error)
 
-    def _fail(self, live: _Live, place: Place, error: StagemeshError) -> None:
-        if live.machine.running:
-            live.running.progress(place.stage, StageState.FAILED, {})
-        self._act(live, live.machine.failed(place.stage, error))
+    def _fail(self, live: _Live, where: ReplicaId, error: StagemeshError) -> bool:
+        """A stage has failed a request; whether that is what ends it for its user."""
+        actions = live.machine.failed(where.stage, error)
+        is_told = any(isinstance(action, End) for action in actions)
+        if is_told:
+            live.running.progress(where.stage, StageState.FAILED, {})
+        self._act(live, actions)
+        return is_told
+
+    def _late(self, live: _Live, timeout_s: float) -> None:
+        """The deadline has passed; the first stage that has not finished is named."""
+        stage = live.machine.owing[0]
+        where = ReplicaId(stage=stage, replica=live.route[stage])
+        name = self._plan.stage(stage).name
+        told = f"request `{live.running.key.rid}` not done after {timeout_s:g} s"
+        told += f" by {self._name_of(where)}"
+        self._cancel(live, DeadlineError(told, stage=name, replica=where.replica))
 
     def _leave(self, live: _Live) -> None:
         self._cancel(live, ClosedError("the request was left"))
@@ -315,8 +325,9 @@ class Frontend:
         for action in actions:
             match action:
                 case SendCancel(stage=stage):
-                    self._send(live, stage, Cancel(key=key))
                     peer = self._peer(live, stage)
+                    if peer is not None:
+                        peer.stream.send(Cancel(key=key))
                     if peer is not None and peer.out is not None:
                         peer.out.drop(key)
                 case Release(stage=stage):
@@ -336,11 +347,3 @@ class Frontend:
             peer = self._peer(live, stage)
             if peer is not None and peer.into is not None:
                 peer.into.drop(key)
-
-
-def _owned(payload: Payload) -> Payload:
-    """A copy in memory of its own."""
-    buffers = tuple(
-        replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in payload.buffers
-    )
-    return Payload(meta=dict(payload.meta), buffers=buffers)

@@ -32,7 +32,8 @@ MAX_FDS: Final = 8
 MAX_NAME: Final = 256
 """Longest name of a request."""
 
-_Text = Annotated[str, Meta(max_length=64 * 1024)]
+_MAX_TEXT: Final = 4096
+_Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
 _Count = Annotated[int, Meta(ge=0)]
 _Units: TypeAlias = dict[str, float]
 
@@ -88,7 +89,7 @@ class Ready(_Wire, frozen=True, kw_only=True, tag=4):
 class Fatal(_Wire, frozen=True, kw_only=True, tag=5):
     """The stage cannot go on; the process exits after this."""
 
-    reason: str
+    reason: _Text
 
 
 class Submit(_Wire, frozen=True, kw_only=True, tag=6):
@@ -105,18 +106,14 @@ class Cancel(_Wire, frozen=True, kw_only=True, tag=7):
     key: Key
 
 
-class Progress(
-    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=8
-):
+class Progress(_Wire, frozen=True, kw_only=True, tag=8):
     """What a stage has done for a request so far."""
 
     key: Key
     units: _Units
 
 
-class Finished(
-    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=9
-):
+class Finished(_Wire, frozen=True, kw_only=True, tag=9):
     """A stage is done with a request, and everything it said has been sent."""
 
     key: Key
@@ -125,9 +122,7 @@ class Finished(
     first_output_s: float | None
 
 
-class Failed(
-    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=10
-):
+class Failed(_Wire, frozen=True, kw_only=True, tag=10):
     """A stage could not serve a request; others go on."""
 
     key: Key
@@ -135,9 +130,7 @@ class Failed(
     message: _Text
 
 
-class Cancelled(
-    Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=11
-):
+class Cancelled(_Wire, frozen=True, kw_only=True, tag=11):
     """A stage has forgotten a request, as it was asked to."""
 
     key: Key
@@ -167,6 +160,11 @@ Message: TypeAlias = _Control | Submit | Cancel | Progress | Terminal | Chunk | 
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Message)
+
+
+def wire_text(text: str) -> str:
+    """Return `text` as it can be sent: not too long, and without what is no character."""
+    return text[:_MAX_TEXT].encode(errors="replace").decode()
 
 
 def encode(message: Message, num_fds: int = 0) -> bytes:

@@ -15,12 +15,13 @@ from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
-from stagemesh.runtime.params import RequestRules, SamplingParams, check_prompt, check_runnable
+from stagemesh.runtime.params import RequestRules, SamplingParams
 from stagemesh.runtime.running import Call, OnProgress, Running
-from stagemesh.runtime.supervisor import Place, Supervisor
+from stagemesh.runtime.supervisor import ReplicaId, Supervisor
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -29,6 +30,8 @@ Prompt: TypeAlias = str | Payload
 
 _START_S: Final = 600.0
 _REQUEST_S: Final = 600.0
+_CLOSE_S: Final = 60.0
+"""More than all deadlines of `AsyncOmni.close` together."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -67,7 +70,7 @@ class AsyncOmni:
         self._closed = False
 
     @property
-    def pids(self) -> Mapping[Place, int]:
+    def pids(self) -> Mapping[ReplicaId, int]:
         """The stage processes that run."""
         return {} if self._supervisor is None else self._supervisor.pids
 
@@ -75,6 +78,8 @@ class AsyncOmni:
         """Start every stage; raises `StartupError`, with all stopped again, when one fails."""
         if self._closed or self._supervisor is not None:
             raise ClosedError("a system is started once")
+        if found := check_timeout(timeout_s):
+            raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, self._down)
         callers = await self._supervisor.start(timeout_s)
         self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
@@ -147,9 +152,9 @@ class AsyncOmni:
     ) -> None:
         await self.close()
 
-    def _down(self, place: Place, reason: str) -> None:
+    def _down(self, where: ReplicaId, reason: str) -> None:
         if self._frontend is not None:
-            self._frontend.down(place, reason)
+            self._frontend.down(where, reason)
 
     def _open(self, call: Call) -> Running:
         if self._frontend is None or self._closed:
@@ -164,14 +169,12 @@ class AsyncOmni:
         timeout_s: float | None,
         on_progress: OnProgress | None,
     ) -> Call:
-        params = self._rules.merge(sampling_params or {})
-        if isinstance(prompt, str):
-            if found := check_prompt(prompt):
-                raise DiagnosticError(found)
-            prompt = Payload(meta={"text": prompt})
+        found = check_prompt(prompt) + check_timeout(timeout_s)
+        given = {} if sampling_params is None else sampling_params
+        params = self._rules.merge(given, found)
         return Call(
             request_id=request_id or f"request-{next(self._names)}",
-            prompt=prompt,
+            prompt=Payload(meta={"text": prompt}) if isinstance(prompt, str) else prompt,
             params=params,
             timeout_s=timeout_s,
             on_progress=on_progress,
@@ -214,7 +217,7 @@ class Omni:
             raise
 
     @property
-    def pids(self) -> Mapping[Place, int]:
+    def pids(self) -> Mapping[ReplicaId, int]:
         """The stage processes that run."""
         return self._system.pids
 
@@ -229,7 +232,7 @@ class Omni:
         """Run all prompts at once; return their results in order.
 
         When one fails the others are cancelled and its error is raised. `on_progress` is called on
-        the thread of the runtime.
+        the thread of the runtime, and cannot wait for more results itself.
         """
         if not self._finalizer.alive:
             raise ClosedError("the system is closed")
@@ -275,7 +278,7 @@ class Omni:
 def _shut_down(system: AsyncOmni, thread: LoopThread) -> None:
     try:
         if not thread.is_current:  # the garbage collector may run anywhere, and must not wait
-            thread.call(system.close())
+            thread.call(system.close(), timeout_s=_CLOSE_S)
     finally:
         system.kill()
         thread.stop()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias
 
 from stagemesh.config.check import check, hints
 from stagemesh.config.place import Nowhere, Place
+from stagemesh.config.plain import plain
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.params import constrained
-from stagemesh.plan.plain import plain
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.pipeline import PipelineConfig
@@ -22,21 +22,6 @@ SamplingParams: TypeAlias = Mapping[str, Mapping[str, object]]
 
 _log: Final = logging.getLogger(__name__)
 _SOURCE: Final = Nowhere(source="sampling_params")
-
-
-def check_prompt(text: str) -> list[Diagnostic]:
-    """Say what is wrong with a prompt before anything is started for it."""
-    if text.strip():
-        return []
-    return [
-        Diagnostic(code="RT004", message="the prompt is empty", help="give it a text to answer")
-    ]
-
-
-def check_runnable(plan: Plan) -> list[Diagnostic]:
-    """Say why a valid plan cannot be run, one finding for each reason."""
-    message = "the plan cannot be run: {}"
-    return [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +47,28 @@ class RequestRules:
         pipeline = next(pipelines, None)
         self._stages = {stage.name: _rules(stage, pipeline) for stage in plan.stages}
 
-    def merge(self, given: SamplingParams) -> Mapping[int, dict[str, object]]:
-        """Return every stage's parameters, by stage id.
+    def merge(
+        self, given: object, others: Iterable[Diagnostic] = ()
+    ) -> Mapping[int, dict[str, object]]:
+        """Return every stage's parameters, by stage id; `given` should be `SamplingParams`.
 
-        Raises `DiagnosticError` with everything that is wrong with `given`.
+        Raises `DiagnosticError` with everything that is wrong with `given`, and with `others`,
+        which were found in the rest of the request.
         """
-        found: list[Diagnostic] = []
+        found = list(others)
         own: dict[str, dict[str, object]] = {}
+        if not isinstance(given, Mapping):
+            found.append(_no_mapping("sampling parameters are by stage name", given))
+            given = {}
         for name, values in given.items():
-            if name in self._stages:
+            if name not in self._stages:
+                message = f"the model has no stage `{name}`"
+                help_text = did_you_mean(str(name), self._stages)
+                found.append(Diagnostic(code="RT001", message=message, help=help_text))
+            elif isinstance(values, Mapping):
                 own[name] = _checked(name, values, self._stages[name], found)
             else:
-                message = f"the model has no stage `{name}`"
-                help_text = did_you_mean(name, self._stages)
-                found.append(Diagnostic(code="RT001", message=message, help=help_text))
+                found.append(_no_mapping(f"parameters of stage `{name}` are by name", values))
         if found:
             raise DiagnosticError(found)
         return {
@@ -96,14 +89,19 @@ def _rules(stage: StagePlan, pipeline: PipelineConfig | None) -> StageRules:
     )
 
 
+def _no_mapping(what: str, value: object) -> Diagnostic:
+    help_text = 'give a mapping, such as `{"thinker": {"temperature": 0.5}}`'
+    return Diagnostic(code="RT008", message=f"{what}: got `{value!r:.40}`", help=help_text)
+
+
 def _checked(
-    stage: str, values: Mapping[str, object], rules: StageRules, found: list[Diagnostic]
+    stage: str, values: Mapping[object, object], rules: StageRules, found: list[Diagnostic]
 ) -> dict[str, object]:
     taken = {}
     for name, value in values.items():
-        if name not in rules.annotations:
+        if not isinstance(name, str) or name not in rules.annotations:
             message = f"stage `{stage}` knows no parameter `{name}`"
-            help_text = did_you_mean(name, rules.annotations)
+            help_text = did_you_mean(str(name), rules.annotations)
             found.append(Diagnostic(code="RT002", message=message, help=help_text))
             continue
         place = Place(located=_SOURCE, path=(stage, name), label=f"{stage}.{name}")

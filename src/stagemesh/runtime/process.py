@@ -9,19 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 import stagemesh
 from stagemesh.errors import StartupError
 from stagemesh.runtime.messages import Fatal, Message, ProtocolError, Ready
+from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.stream import Stream
-
-_TAIL_BYTES: Final = 8 * 1024
-_TAIL_LINES: Final = 12
-_READ_BYTES: Final = 64 * 1024
 
 
 class StageProcess:
@@ -29,32 +24,33 @@ class StageProcess:
 
     def __init__(
         self,
-        name: str,
+        stage: str,
+        replica: int,
         environment: Mapping[str, str],
         on_exit: Callable[[str], None],
     ) -> None:
         """Start the process; `on_exit` is called once with the reason when it has been reaped."""
-        self.name = name
+        self.name = f"stage `{stage}` replica `{replica}`"
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[float] = self._loop.create_future()
         self.exited: asyncio.Future[str] = self._loop.create_future()
         self._fatal: str | None = None
-        self._tail: deque[bytes] = deque()
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 self._process = _spawn(theirs, environment)
             except OSError as error:
                 ours.close()
-                raise StartupError(f"{name} could not be started: {error}") from error
+                raise StartupError(
+                    f"{self.name} could not be started: {error}", stage=stage
+                ) from error
         assert self._process.stdout is not None
-        self._output = self._process.stdout
-        os.set_blocking(self._output.fileno(), False)
+        self._output = StageOutput(self._process.stdout, stage, replica)
         self._pidfd = os.pidfd_open(self._process.pid)
         self._loop.add_reader(self._output, self._read_output)
         self._loop.add_reader(self._pidfd, self._reap)
-        self.control = Stream(ours, self._on_message, self.kill)
+        self.control = Stream(ours, self._on_message, self.lost)
 
     @property
     def pid(self) -> int:
@@ -72,10 +68,15 @@ class StageProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, with_signal)
 
+    def lost(self, reason: str | None) -> None:
+        """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
+        if self._fatal is None:
+            self._fatal = reason
+        self.kill()
+
     def last_words(self) -> str:
         """The last lines that it wrote."""
-        text = b"".join(self._tail).decode(errors="replace")
-        return "\n".join(text.splitlines()[-_TAIL_LINES:])
+        return self._output.last_lines()
 
     def _on_message(self, message: Message, fds: tuple[int, ...]) -> None:
         match message:
@@ -89,16 +90,8 @@ class StageProcess:
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}` here")
 
     def _read_output(self) -> None:
-        try:
-            data = os.read(self._output.fileno(), _READ_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
+        if not self._output.read():
             self._loop.remove_reader(self._output)
-            return
-        self._tail.append(data[-_TAIL_BYTES:])
-        while sum(map(len, self._tail)) - len(self._tail[0]) >= _TAIL_BYTES:
-            self._tail.popleft()
 
     def _reap(self) -> None:
         self._loop.remove_reader(self._pidfd)
@@ -106,7 +99,6 @@ class StageProcess:
         self.kill()  # what it has started; its number is ours until we have waited for it
         self._process.wait()  # which the descriptor says has an end: this takes no time
         self.control.read_rest()
-        self._read_output()
         self._loop.remove_reader(self._output)
         self._output.close()
         self.control.close()
@@ -132,7 +124,7 @@ def _spawn(control: socket.socket, environment: Mapping[str, str]) -> subprocess
         stderr=subprocess.STDOUT,
         bufsize=0,
         process_group=0,
-        env={**os.environ, "PYTHONPATH": _search_path(), **environment},
+        env={**os.environ, **environment, "PYTHONPATH": _search_path()},
     )
 
 

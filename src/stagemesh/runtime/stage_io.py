@@ -1,5 +1,7 @@
 """The I/O thread of a stage process: one asyncio loop with all streams of the process.
 
+A stage that no longer understands what it is told is worse than one that died: it says why to the
+supervisor, and dies.
 The end of the supervisor's stream ends this process and everything it has started, at once: there
 is nobody left to work for, and shared memory has no name that could stay behind.
 """
@@ -14,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import EdgePlan, Plan, StagePlan
@@ -34,10 +36,14 @@ from stagemesh.runtime.messages import (
     Stop,
     Submit,
     Welcome,
+    wire_text,
 )
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
+
+_STOP_S: Final = 2.0
+"""How long the streams may take to close; the process exits then in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,7 @@ class StageIO:
     def start(self) -> Assignment:
         """Start the thread and wait for the supervisor to say what this process is."""
         self._thread.start()
+        # Needs no deadline: the supervisor has one, and the end of its stream ends this process.
         return self._assignment.result()
 
     def ready(self, load_s: float) -> None:
@@ -80,7 +87,7 @@ class StageIO:
     def stop(self, fatal: str | None = None) -> None:
         """Say why, when it is a failure, close every stream, and end the thread."""
         self._loop.call_soon_threadsafe(self._close, fatal)
-        self._thread.join()
+        self._thread.join(_STOP_S)
 
     def _run(self) -> None:
         self._loop.set_exception_handler(_crash)
@@ -89,14 +96,13 @@ class StageIO:
         self._loop.close()
 
     def _begin(self) -> None:
-        self._control = Stream(self._sock, self._on_control, _orphaned)
+        self._control = Stream(self._sock, self._on_control, self._die)
 
     def _close(self, fatal: str | None) -> None:
         if fatal is not None:
-            self._control.send(Fatal(reason=fatal))
+            self._control.send(Fatal(reason=wire_text(fatal)))
         for peer in self._peers.values():
             peer.close()
-        self._requests.close()
         self._control.close()
         self._loop.stop()
 
@@ -132,7 +138,9 @@ class StageIO:
         def on_message(message: Message, fds: tuple[int, ...]) -> None:
             self._on_peer(peer, message, fds, from_caller=stage == CALLER)
 
-        def on_eof() -> None:
+        def on_eof(reason: str | None) -> None:
+            if reason is not None:
+                self._die(reason)
             self._peers.pop(where).close()
             if stage == CALLER:
                 self._requests.cancel_all()
@@ -186,6 +194,14 @@ class StageIO:
                 outs[stage] = peer.out
         self._requests.submit(submit, outs if len(outs) == len(route) else None)
 
+    def _die(self, reason: str | None) -> NoReturn:
+        """End this process and what it started, saying why if there is somebody to hear it."""
+        if reason is not None:
+            self._control.send(Fatal(reason=wire_text(reason)))
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
     def _tell_caller(self, message: Message) -> None:
         caller = self._peers.get((CALLER, 0))
         if caller is not None:
@@ -196,13 +212,6 @@ def _edge(plan: Plan, source: int, target: int) -> EdgePlan | None:
     return next(
         (edge for edge in plan.edges if (edge.source, edge.target) == (source, target)), None
     )
-
-
-def _orphaned() -> NoReturn:
-    """End this process and what it started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
 
 
 def _crash(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> NoReturn:

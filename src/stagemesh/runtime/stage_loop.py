@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
+from stagemesh.runtime.checks import payload_flaws
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
-from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal
+from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal, wire_text
 from stagemesh.spec.bridge import Bridge, BridgeFactory
 from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind
 from stagemesh.spec.payload import Payload
 
 CALLER: Final = -1
 """Stands for the caller among the stages that a stage feeds."""
-_MAX_MESSAGE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +206,8 @@ class StageLoop:
     def _output(self, live: _Live, output: EngineOutput) -> None:
         if output.error is not None:
             invalid = output.error.kind is FaultKind.INVALID_REQUEST
-            message = output.error.message[:_MAX_MESSAGE]
-            self._over(live, Failed(key=live.key, invalid=invalid, message=message))
+            told = wire_text(output.error.message)
+            self._over(live, Failed(key=live.key, invalid=invalid, message=told))
             return
         if live.first_output_s is None and output.payloads:
             live.first_output_s = time.monotonic() - live.since
@@ -237,6 +237,8 @@ class StageLoop:
             if last and not ready:
                 ready = [Payload()]
             for number, item in enumerate(ready, start=1):
+                if (flaw := next(payload_flaws(item), None)) is not None:
+                    raise TypeError(f"an output is malformed: {flaw}")
                 ends = last and number == len(ready)
                 said = Said(key=live.key, target=target, payload=item, last=ends)
                 self._emissions.append(said)
@@ -251,5 +253,5 @@ class StageLoop:
 
 
 def _failure(key: Key, error: Exception) -> Failed:
-    text = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE]
-    return Failed(key=key, invalid=False, message=text)
+    told = wire_text(f"{type(error).__name__}: {error}")
+    return Failed(key=key, invalid=False, message=told)

@@ -24,9 +24,9 @@ from stagemesh.runtime.stage_io import Assignment, StageIO
 from stagemesh.runtime.stage_loop import CALLER, StageLoop, Target
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import Engine, EngineContext
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.reference import resolve
-from stagemesh.spec.registry import ENGINES
+from stagemesh.spec.registry import ENGINES, MODELS
 
 _SWITCH_INTERVAL_S: Final = 0.001
 """How long the engine may keep the I/O thread waiting for the interpreter."""
@@ -65,10 +65,10 @@ def _run(assignment: Assignment, io: StageIO, inbox: Inbox) -> None:
 def _engine(plan: Plan, stage: StagePlan, replica: int) -> Engine:
     (spec,) = ENGINES.load(stage.engine)
     rank = stage.replicas[replica].ranks[0]
+    declared = _declared(plan, stage)
     kind = plan.devices.kind
     context = EngineContext(
         stage=stage.name,
-        execution_type=ExecutionType(stage.execution_type),
         checkpoint=Path(plan.checkpoint.path),
         model_subdir=stage.model_subdir,
         loader=stage.loader,
@@ -78,9 +78,18 @@ def _engine(plan: Plan, stage: StagePlan, replica: int) -> Engine:
         async_chunk=plan.async_chunk,
         owns_tokenizer=stage.owns_tokenizer,
         args=typed(spec.options, stage.engine_args),
-        model_args=cast("Any", stage.model_args),
+        model_args=typed(declared.options, stage.model_args),
+        model_params=declared.params,
     )
     return cast("Any", resolve(spec.factory))(context)  # type: ignore[no-any-return]
+
+
+def _declared(plan: Plan, stage: StagePlan) -> StagePipelineConfig:
+    """What the pipeline says of the stage; a plan of no installed pipeline has stages of no say."""
+    pipelines = (found for found in MODELS.declarations() if found.model_type == plan.pipeline)
+    pipeline = next(pipelines, None)
+    declared = None if pipeline is None else pipeline.stage(stage.name)
+    return declared or StagePipelineConfig(stage_id=stage.stage_id, model_stage=stage.name)
 
 
 def _targets(plan: Plan, stage: StagePlan) -> Mapping[int, Target]:

@@ -6,13 +6,12 @@ one terminal word to the caller for every request, after everything that it had 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stagemesh.plan.plain import plain
+from stagemesh.config.plain import plain
 from stagemesh.runtime.edge import EdgeIn, EdgeOut
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Resume
 from stagemesh.runtime.messages import (
@@ -24,8 +23,10 @@ from stagemesh.runtime.messages import (
     Progress,
     Submit,
     Terminal,
+    wire_text,
 )
 from stagemesh.runtime.stage_loop import Counted, Emission, Over, Said
+from stagemesh.spec.payload import Payload
 
 _PROGRESS_S: Final = 0.1
 """Shortest time between two reports of progress of one request."""
@@ -52,6 +53,20 @@ class _Held:
     """When progress may be reported again."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """What has come on an edge."""
+
+    edge: EdgeIn
+    """The edge."""
+    payload: Payload
+    """The payload, borrowed."""
+    last: bool
+    """Whether nothing follows on this edge."""
+    fault: str | None
+    """Why it was refused, if it was."""
+
+
 def _params(submit: Submit) -> Mapping[str, object]:
     """The parameters with tuples for the lists that they became on the wire."""
     return {name: plain(value) for name, value in submit.params.items()}
@@ -69,7 +84,7 @@ class StageRequests:
         self._tell_caller = tell_caller
         self._held: dict[str, _Held] = {}
         self._last_epoch = -1
-        self._early: dict[Key, list[tuple[EdgeIn, Chunk, tuple[int, ...]]]] = {}
+        self._early: dict[Key, list[_Input]] = {}
 
     def submit(self, submit: Submit, outs: Mapping[int, EdgeOut] | None) -> None:
         """Take a request that feeds `outs`; `None` says that one of its targets is gone."""
@@ -82,8 +97,8 @@ class StageRequests:
             self._held[key.rid] = _Held(key=key, outs=outs, open_inputs=self._num_inputs)
             now = time.monotonic()
             self._inbox.put(Add(key=key, params=_params(submit), targets=tuple(outs), since=now))
-        for edge, chunk, fds in self._early.pop(key, []):
-            self.chunk(edge, chunk, fds)
+        for given in self._early.pop(key, []):
+            self._give(key, given)
 
     def cancel(self, key: Key) -> None:
         """Forget a request; unknown ones have said their terminal word already."""
@@ -95,33 +110,32 @@ class StageRequests:
         """Forget every request: the caller is gone."""
         for held in list(self._held.values()):
             self._condemn(held, Cancelled(key=held.key))
+        for key in list(self._early):
+            for given in self._early.pop(key):
+                self._give(key, given)
 
     def chunk(self, edge: EdgeIn, chunk: Chunk, fds: tuple[int, ...]) -> None:
         """Give an input to the engine.
 
         It may come before its request, on another stream: epochs ascend, so a higher one is still
-        to come, and any other unknown one is gone.
+        to come, and any other unknown one is gone. It is taken at once all the same, because later
+        tickets of other requests build on what comes with it.
         """
-        held = self._find(chunk.key)
-        if held is None and chunk.key.epoch > self._last_epoch:
-            self._early.setdefault(chunk.key, []).append((edge, chunk, fds))
-            return
-        if held is None or held.verdict is not None or held.engine_said is not None:
+        key = chunk.key
+        is_early = key.epoch > self._last_epoch
+        if not is_early and self._open(key) is None:
             edge.discard(chunk, fds)
             return
+        payload, fault = Payload(), None
         try:
             payload = edge.take(chunk, fds)
         except ValueError as error:
-            self._fail(held, f"an input was refused: {error}")
-            return
-        if edge not in held.ins:
-            held.ins.append(edge)
-        held.open_inputs -= chunk.last
-        last = held.open_inputs == 0
-        if not (last or payload.meta or payload.buffers):
-            payload.release()  # only said that this edge is done, others are not
-            return
-        self._inbox.put(Append(key=held.key, payload=payload, last=last))
+            fault = f"an input was refused: {error}"
+        given = _Input(edge=edge, payload=payload, last=chunk.last, fault=fault)
+        if is_early:
+            self._early.setdefault(key, []).append(given)
+        else:
+            self._give(key, given)
 
     def take(self, emissions: Sequence[Emission]) -> None:
         """Carry out what the engine thread has handed over."""
@@ -148,17 +162,34 @@ class StageRequests:
             else:
                 self._inbox.put(Resume(key=key))
 
-    def close(self) -> None:
-        """Close the descriptors of chunks whose request never came."""
-        for chunks in self._early.values():
-            for _, _, fds in chunks:
-                for fd in fds:
-                    os.close(fd)
-        self._early.clear()
-
     def _find(self, key: Key) -> _Held | None:
         held = self._held.get(key.rid)
         return held if held is not None and held.key == key else None
+
+    def _open(self, key: Key) -> _Held | None:
+        """The request of that key, if it still takes inputs."""
+        held = self._find(key)
+        is_open = held is not None and held.verdict is None and held.engine_said is None
+        return held if is_open else None
+
+    def _give(self, key: Key, given: _Input) -> None:
+        """Hand an input to the engine, or back when nobody wants it any more."""
+        held = self._open(key)
+        if held is None:
+            given.payload.release()
+            given.edge.drop(key)
+            return
+        if given.edge not in held.ins:
+            held.ins.append(given.edge)
+        if given.fault is not None:
+            self._fail(held, given.fault)
+            return
+        held.open_inputs -= given.last
+        last = held.open_inputs == 0
+        if not (last or given.payload.meta or given.payload.buffers):
+            given.payload.release()  # only said that this edge is done, others are not
+            return
+        self._inbox.put(Append(key=key, payload=given.payload, last=last))
 
     def _said(self, said: Said) -> None:
         held = self._find(said.key)
@@ -192,7 +223,7 @@ class StageRequests:
             self._close(held, terminal)
 
     def _fail(self, held: _Held, message: str) -> None:
-        self._condemn(held, Failed(key=held.key, invalid=False, message=message))
+        self._condemn(held, Failed(key=held.key, invalid=False, message=wire_text(message)))
 
     def _condemn(self, held: _Held, verdict: Terminal) -> None:
         if held.verdict is not None:

@@ -8,6 +8,7 @@ then SIGKILL, each with its deadline.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterable
@@ -24,10 +25,11 @@ from stagemesh.spec.registry import ENGINES
 _STOP_S: Final = 5.0
 _TERMINATE_S: Final = 2.0
 _KILL_S: Final = 10.0
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ReplicaId:
     """One replica of one stage."""
 
     stage: int
@@ -39,36 +41,35 @@ class Place:
 class Supervisor:
     """The owner of all stage processes of one plan. All methods belong to one loop."""
 
-    def __init__(self, plan: Plan, on_down: Callable[[Place, str], None]) -> None:
+    def __init__(self, plan: Plan, on_down: Callable[[ReplicaId, str], None]) -> None:
         """`on_down` hears of every replica that ends unasked, with the reason."""
         self._plan = plan
         self._saved = to_json(plan)
         self._on_down = on_down
-        self._processes: dict[Place, StageProcess] = {}
+        self._processes: dict[ReplicaId, StageProcess] = {}
         self._stopping = False
 
     @property
-    def pids(self) -> dict[Place, int]:
+    def pids(self) -> dict[ReplicaId, int]:
         """The processes that run."""
-        return {place: process.pid for place, process in self._processes.items() if process.alive}
+        return {where: process.pid for where, process in self._processes.items() if process.alive}
 
-    async def start(self, deadline_s: float) -> dict[Place, socket.socket]:
+    async def start(self, deadline_s: float) -> dict[ReplicaId, socket.socket]:
         """Start all stages; return the caller's stream to each.
 
         Raises `StartupError`, with everything stopped, when a stage fails or `deadline_s` passes.
         """
-        callers: dict[Place, socket.socket] = {}
+        callers: dict[ReplicaId, socket.socket] = {}
         try:
             for stage in self._plan.stages:
                 for replica in stage.replicas:
-                    self._spawn(stage, Place(stage=stage.stage_id, replica=replica.index))
+                    self._spawn(stage, ReplicaId(stage=stage.stage_id, replica=replica.index))
             self._introduce(callers)
             await self._all_ready(deadline_s)
         except BaseException:
             for caller in callers.values():
                 caller.close()
-            self.kill()
-            await self._reaped(_KILL_S)
+            await self._bury()
             raise
         return callers
 
@@ -86,7 +87,7 @@ class Supervisor:
             await self._reaped(_TERMINATE_S)
         finally:
             self.kill()
-        await self._reaped(_KILL_S)
+        await self._bury()
 
     def kill(self) -> None:
         """End every stage process at once; may be called from any thread."""
@@ -94,16 +95,11 @@ class Supervisor:
         for process in self._processes.values():
             process.kill()
 
-    def lost(self, place: Place) -> None:
+    def lost(self, where: ReplicaId, reason: str | None) -> None:
         """A stream to that replica has ended: whatever is left of it goes as well."""
-        self._processes[place].kill()
+        self._processes[where].lost(reason)
 
-    def name_of(self, place: Place) -> str:
-        """How messages call a replica."""
-        stage = self._plan.stage(place.stage)
-        return f"stage `{stage.name}` replica `{place.replica}`"
-
-    def _spawn(self, stage: StagePlan, place: Place) -> None:
+    def _spawn(self, stage: StagePlan, where: ReplicaId) -> None:
         (engine,) = ENGINES.load(stage.engine)
         if stage.world_size > 1 and not engine.owns_ranks:
             raise StartupError(
@@ -114,18 +110,18 @@ class Supervisor:
 
         def on_exit(reason: str) -> None:
             if not self._stopping:
-                self._on_down(place, self._told(place, reason))
+                self._on_down(where, self._told(where, reason))
 
-        process = StageProcess(self.name_of(place), stage.env, on_exit)
-        self._processes[place] = process
-        setup = Setup(protocol=PROTOCOL, plan=self._saved, stage=place.stage, replica=place.replica)
+        process = StageProcess(stage.name, where.replica, stage.env, on_exit)
+        self._processes[where] = process
+        setup = Setup(protocol=PROTOCOL, plan=self._saved, stage=where.stage, replica=where.replica)
         process.control.send(setup)
 
-    def _introduce(self, callers: dict[Place, socket.socket]) -> None:
+    def _introduce(self, callers: dict[ReplicaId, socket.socket]) -> None:
         """Give every pair that talks its stream."""
-        for place, process in self._processes.items():
+        for where, process in self._processes.items():
             ours, theirs = socket.socketpair()
-            callers[place] = ours
+            callers[where] = ours
             process.control.send(PeerUp(stage=None, replica=0), (theirs.detach(),))
         for edge in self._plan.edges:
             for source in self._replicas(edge.source):
@@ -134,14 +130,14 @@ class Supervisor:
         for process in self._processes.values():
             process.control.send(Welcome())
 
-    def _connect(self, source: Place, target: Place) -> None:
+    def _connect(self, source: ReplicaId, target: ReplicaId) -> None:
         one, other = socket.socketpair()
-        for place, peer, end in ((source, target, one), (target, source, other)):
+        for where, peer, end in ((source, target, one), (target, source, other)):
             hello = PeerUp(stage=peer.stage, replica=peer.replica)
-            self._processes[place].control.send(hello, (end.detach(),))
+            self._processes[where].control.send(hello, (end.detach(),))
 
-    def _replicas(self, stage: int) -> Iterable[Place]:
-        return [place for place in self._processes if place.stage == stage]
+    def _replicas(self, stage: int) -> Iterable[ReplicaId]:
+        return [where for where in self._processes if where.stage == stage]
 
     async def _all_ready(self, deadline_s: float) -> None:
         missing = dict(self._processes)
@@ -154,16 +150,24 @@ class Supervisor:
             done, waits = await asyncio.wait(
                 waits, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
             )
-            for place, process in self._processes.items():
+            for where, process in self._processes.items():
                 if process.exited.done():
-                    reason = self._told(place, process.exited.result())
-                    raise StartupError(reason, stage=self._plan.stage(place.stage).name)
+                    reason = self._told(where, process.exited.result())
+                    raise StartupError(reason, stage=self._plan.stage(where.stage).name)
                 if process.ready.done():
-                    missing.pop(place, None)
+                    missing.pop(where, None)
             if missing and not done:
-                names = ", ".join(self.name_of(place) for place in missing)
+                names = ", ".join(process.name for process in missing.values())
                 first = self._plan.stage(next(iter(missing)).stage).name
                 raise StartupError(f"not ready after {deadline_s:g} s: {names}", stage=first)
+
+    async def _bury(self) -> None:
+        """Kill what is left; a process that even so does not end is told of in the log."""
+        self.kill()
+        if not await self._reaped(_KILL_S):
+            for process in self._processes.values():
+                if process.alive:
+                    _log.error("%s, process `%d`, does not end", process.name, process.pid)
 
     async def _reaped(self, within_s: float) -> bool:
         waits = [process.exited for process in self._processes.values() if process.alive]
@@ -172,6 +176,7 @@ class Supervisor:
         _, left = await asyncio.wait(waits, timeout=within_s)
         return not left
 
-    def _told(self, place: Place, reason: str) -> str:
-        words = self._processes[place].last_words()
-        return f"{self.name_of(place)} {reason}" + (f"\n{words}" if words else "")
+    def _told(self, where: ReplicaId, reason: str) -> str:
+        process = self._processes[where]
+        words = process.last_words()
+        return f"{process.name} {reason}" + (f"\n{words}" if words else "")

@@ -82,8 +82,6 @@ class EngineContext:
 
     stage: str
     """Name of the stage."""
-    execution_type: ExecutionType
-    """How the stage computes."""
     checkpoint: Path
     """Folder of the whole model."""
     model_subdir: str
@@ -102,8 +100,15 @@ class EngineContext:
     """Whether the engine turns text into tokens and back."""
     args: object
     """Engine arguments: an instance of the declaration's `options`."""
-    model_args: Mapping[str, MetaValue]
-    """The stage's `additional_config`."""
+    model_args: object
+    """The stage's `additional_config`: an instance of the pipeline's `options` for it."""
+    model_params: type
+    """Dataclass of the request parameters that the network adds to the engine's own."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the stage's weights."""
+        return self.checkpoint / self.model_subdir
 
 
 class Engine(Protocol):

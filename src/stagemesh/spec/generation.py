@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from stagemesh.spec.payload import MetaValue, Payload
+from stagemesh.spec.payload import Payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class GenerationSession(Protocol):
 class GenerationModule(Protocol):
     """A one-shot network behind the `generation` engine."""
 
-    def open(self, request_id: str, params: Mapping[str, MetaValue]) -> GenerationSession:
-        """Start a session; `params` are the request's parameters for this stage.
+    def open(self, request_id: str, params: object) -> GenerationSession:
+        """Start a session; `params` is an instance of the pipeline's `params` for this stage.
 
         Raises `ValueError` with a sentence for the user when a parameter cannot be used.
         """
@@ -57,15 +57,23 @@ class GenerationModule(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleContext:
+    """All that a module is given to load."""
+
+    folder: Path
+    """Folder of the stage's weights."""
+    device: str
+    """Device that it computes on, such as `cpu` or `cuda:0`; payloads are in host memory."""
+    args: object
+    """An instance of the pipeline's `options` for this stage."""
+    async_chunk: bool
+    """Whether chunks are wanted as early as possible rather than one payload per request."""
+
+
 class GenerationLoader(Protocol):
     """How a module is made: the pipeline names a function of this shape by reference."""
 
-    def __call__(
-        self, folder: Path, *, args: Mapping[str, MetaValue], async_chunk: bool
-    ) -> GenerationModule:
-        """Load the weights below `folder` (the checkpoint of the whole model).
-
-        `args` are the engine arguments of the stage; with `async_chunk` the module emits chunks as
-        early as it can, otherwise one payload per request.
-        """
+    def __call__(self, context: ModuleContext) -> GenerationModule:
+        """Load the weights onto the device; raising fails the start of the stage."""
         ...

@@ -6,8 +6,8 @@ data longer copies it first. Releasing returns the memory (and its credit) to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 ALIGNMENT: Final = 64
@@ -73,6 +73,21 @@ class Payload:
     def num_bytes(self) -> int:
         """Bytes of all buffers, without padding."""
         return sum(buffer.num_bytes for buffer in self.buffers)
+
+    def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
+        """Raise `ValueError` naming what it holds beside these; nobody would read that."""
+        held = (("meta", meta, self.meta), ("buffers", buffers, [one.name for one in self.buffers]))
+        for part, known, names in held:
+            if unknown := sorted(set(names) - set(known)):
+                allowed = ", ".join(f"`{name}`" for name in known) or "nothing"
+                raise ValueError(f"`{part}` holds `{unknown[0]}`, known here: {allowed}")
+
+    def copied(self) -> Payload:
+        """The same in memory of its own, to keep beyond `release`."""
+        buffers = tuple(
+            replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in self.buffers
+        )
+        return Payload(meta=dict(self.meta), buffers=buffers)
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer called `name`; raise `KeyError` listing what there is."""

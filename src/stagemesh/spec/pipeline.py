@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from stagemesh.spec.facts import StageFacts
 
@@ -14,6 +14,10 @@ JsonObject: TypeAlias = Mapping[str, object]
 
 FactsReader: TypeAlias = Callable[[JsonObject], Mapping[str, StageFacts]]
 """Reads a checkpoint's `config.json` into facts per stage name; what is missing stays `None`."""
+
+
+OUTPUT_TYPES: Final = ("text", "image", "audio", "latent", "token_ids")
+"""What an engine can put out."""
 
 
 class ExecutionType(Enum):
@@ -51,7 +55,7 @@ class StagePipelineConfig:
     owns_tokenizer: bool = False
     """Whether it turns text into tokens and back."""
     engine_output_type: str = "text"
-    """What its engine puts out: `text`, `image`, `audio`, `latent` or `token_ids`."""
+    """What its engine puts out: names of `OUTPUT_TYPES`, several joined by `+` or `,`."""
     model_subdir: str = "."
     """Folder of its weights inside the checkpoint."""
     loader: str | None = None

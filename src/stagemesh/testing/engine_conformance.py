@@ -51,8 +51,11 @@ class EngineCase(Protocol):
         """The same input as several payloads."""
         ...
 
-    def bad(self) -> tuple[Mapping[str, object], Payload]:
-        """Parameters and input of a request that must fail alone."""
+    def bad(self) -> Sequence[tuple[Mapping[str, object], Payload]]:
+        """Parameters and input of requests that must fail alone, one for each way there is.
+
+        Ways are parameters that cannot be used, input that cannot, and what breaks in a step.
+        """
         ...
 
     def value(self, payloads: Sequence[Payload]) -> object:
@@ -204,20 +207,17 @@ class EngineConformance:
 
     def test_a_request_paused_before_its_input_waits_for_resume(self, case: EngineCase) -> None:
         """Input that comes while paused is kept; a failure is not told before `resume` either."""
+        requests = {"a": (case.params(0), case.whole(0)), **_bad(case)}
         with _loaded(case) as drive:
-            bad_params, bad_input = case.bad()
-            for name, params, given in (
-                ("a", case.params(0), case.whole(0)),
-                ("bad", bad_params, bad_input),
-            ):
+            for name, (params, given) in requests.items():
                 drive.start(name, params)
                 drive.engine.pause(name)
                 drive.engine.append(name, given, last=True)
             assert not drive.engine.has_work()
             assert drive.step() == []
-            drive.engine.resume("a")
-            drive.engine.resume("bad")
-            drive.until(lambda: drive.ended == {"a", "bad"})
+            for name in requests:
+                drive.engine.resume(name)
+            drive.until(lambda: drive.ended == requests.keys())
             assert case.value(drive.payloads("a")) == _alone(case, 0)
 
     def test_a_cancelled_request_says_nothing_more(self, case: EngineCase) -> None:
@@ -260,32 +260,33 @@ class EngineConformance:
             assert drive.step() == []
         assert loan.released == 1
 
-    def test_a_failing_request_leaves_others(self, case: EngineCase) -> None:
-        """A bad request ends with an error of its own; those beside it end well."""
-        with _loaded(case) as drive:
-            bad_params, bad_input = case.bad()
-            drive.start("before", case.params(0), case.whole(0))
-            drive.start("bad", bad_params, bad_input)
-            drive.start("after", case.params(1), case.whole(1))
-            drive.finish()
-            fault = drive.outputs["bad"][-1].error
-            assert fault is not None
-            assert fault.message
-            assert case.value(drive.payloads("before")) == _alone(case, 0)
-            assert case.value(drive.payloads("after")) == _alone(case, 1)
+    def test_a_failing_request_leaves_its_neighbours_alone(self, case: EngineCase) -> None:
+        """However a bad request fails, it ends with an error of its own, those beside it well."""
+        alone = [_alone(case, variant) for variant in (0, 1)]
+        for name, (params, given) in _bad(case).items():
+            with _loaded(case) as drive:
+                drive.start("before", case.params(0), case.whole(0))
+                drive.start(name, params, given)
+                drive.start("after", case.params(1), case.whole(1))
+                drive.finish()
+                fault = drive.outputs[name][-1].error
+                assert fault is not None, name
+                assert fault.message
+                assert case.value(drive.payloads("before")) == alone[0]
+                assert case.value(drive.payloads("after")) == alone[1]
 
     def test_every_payload_is_released_exactly_once(self, case: EngineCase) -> None:
         """Inputs are given back whether their request ends, fails, is cancelled or closed away."""
-        bad_params, bad_input = case.bad()
-        loans = {
+        bad = _bad(case)
+        loans = {name: Loan.of(given) for name, (_, given) in bad.items()} | {
             "good": Loan.of(case.whole(0)),
-            "bad": Loan.of(bad_input),
             "cancelled": Loan.of(case.whole(1)),
             "closed": Loan.of(case.whole(2)),
         }
         with _loaded(case) as drive:
             drive.start("good", case.params(0), loans["good"].payload)
-            drive.start("bad", bad_params, loans["bad"].payload)
+            for name, (params, _) in bad.items():
+                drive.start(name, params, loans[name].payload)
             drive.start("cancelled", case.params(1), loans["cancelled"].payload)
             drive.engine.cancel("cancelled")
             drive.ended.add("cancelled")
@@ -328,6 +329,11 @@ def _loaded(case: EngineCase) -> Iterator[Drive]:
 
 def _variants(case: EngineCase) -> Sequence[int]:
     return range(case.num_variants)
+
+
+def _bad(case: EngineCase) -> Mapping[str, tuple[Mapping[str, object], Payload]]:
+    """The bad requests by name."""
+    return {f"bad{number}": request for number, request in enumerate(case.bad())}
 
 
 def _alone(case: EngineCase, variant: int) -> object:

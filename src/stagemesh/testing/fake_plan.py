@@ -86,6 +86,7 @@ def fake_plan(
             target=stage.stage_id,
             connector="shared_memory",
             options={"arena_bytes": arena_bytes},
+            payload_type="text",
             bridge=bridge,
             chunked=chunked,
         )

@@ -10,7 +10,7 @@ import pytest
 
 from stagemesh.spec.engine import Engine, EngineContext
 from stagemesh.spec.payload import Payload
-from stagemesh.spec.pipeline import ExecutionType, NoOptions
+from stagemesh.spec.pipeline import NoOptions
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import CONNECTORS, ENGINES
 from stagemesh.testing.connector_conformance import ConnectorConformance
@@ -29,7 +29,6 @@ class MirrorCase:
         [spec] = ENGINES.load("mirror")
         context = EngineContext(
             stage="caster",
-            execution_type=ExecutionType.LLM_AR,
             checkpoint=Path(),
             model_subdir=".",
             loader=None,
@@ -39,7 +38,8 @@ class MirrorCase:
             async_chunk=True,
             owns_tokenizer=False,
             args=NoOptions(),
-            model_args={},
+            model_args=NoOptions(),
+            model_params=NoOptions,
         )
         return cast("Callable[[EngineContext], Engine]", resolve(spec.factory))(context)
 
@@ -57,9 +57,9 @@ class MirrorCase:
         word = WORDS[variant]
         return [Payload(meta={"text": part}) for part in (word[:2], word[2:])]
 
-    def bad(self) -> tuple[Mapping[str, object], Payload]:
+    def bad(self) -> Sequence[tuple[Mapping[str, object], Payload]]:
         """An input without text."""
-        return {}, Payload()
+        return [({}, Payload())]
 
     def value(self, payloads: Sequence[Payload]) -> object:
         """The word again."""

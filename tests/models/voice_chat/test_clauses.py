@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagemesh.models.voice_chat.clauses import ClauseSplitter, split_clauses
+from stagemesh.models.voice_chat.clauses import ClauseSplitter
+from tests.models.voice_chat.driving import split_clauses
 
 TEXTS = st.text(alphabet="ab.,!?;: \n\"')D1r—", max_size=300) | st.text(max_size=200)
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from stagemesh.models.voice_chat._sources import VOICE, source_file
-from stagemesh.models.voice_chat._voice_files import ONNX_FILE
+from stagemesh.models.voice_chat._sources import ONNX_FILE, VOICE, source_file
 from stagemesh.models.voice_chat.net_code2wav import load_code2wav
 from stagemesh.models.voice_chat.net_talker import load_talker
 from stagemesh.models.voice_chat.phonemes import encode, phonemize

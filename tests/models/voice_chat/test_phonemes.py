@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagemesh.models.voice_chat._sources import VOICE, source_file
-from stagemesh.models.voice_chat._voice_files import ONNX_CONFIG_FILE
+from stagemesh.models.voice_chat._sources import ONNX_CONFIG_FILE, VOICE, source_file
 from stagemesh.models.voice_chat.phonemes import encode, phonemize
 
 pytestmark = pytest.mark.slow

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.slow
 SENTENCES = (
     "The capital of France is Paris.",
     "Water boils at one hundred degrees.",
-    "The sun rises in the east and sets in the west.",
-    "Please open the window and close the door.",
-    "My brother bought a new car last week.",
-    "She sells fresh bread at the market every morning.",
-    "A computer is a machine that works with numbers.",
-    "We will meet again on Monday at ten thirty.",
-    "The children are playing football in the garden.",
-    "Reading books is a good way to learn about the world.",
+    "The sun rises in the east.",
+    "Close the door behind you.",
+    "My brother bought a new car.",
+    "She sells fresh bread.",
+    "We will meet again on Monday.",
+    "The children are playing football.",
+    "The train leaves at noon.",
+    "A computer is a machine.",
 )
 
 

@@ -9,10 +9,17 @@ import torch
 
 from stagemesh.models._tensors import from_buffer
 from stagemesh.models.voice_chat import talker
-from stagemesh.models.voice_chat.clauses import split_clauses
+from stagemesh.models.voice_chat.options import TalkerParams
 from stagemesh.models.voice_chat.talker import Talker
-from stagemesh.spec.payload import MetaValue, Payload
-from tests.models.voice_chat.driving import drain, joined, latents, payloads_of
+from stagemesh.spec.payload import Payload
+from tests.models.voice_chat.driving import (
+    drain,
+    joined,
+    latents,
+    payloads_of,
+    split_clauses,
+    talker_context,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +40,7 @@ def test_streaming_equals_whole(streaming_talker: Talker, whole_talker: Talker) 
 
 def test_the_first_clause_is_spoken_before_the_text_ends(streaming_talker: Talker) -> None:
     """A session that may get more text gives the latents of what it has."""
-    session = streaming_talker.open("request", {})
+    session = streaming_talker.open("request", TalkerParams())
     session.push(Payload(meta={"text": "Good morning."}), last=False)
     (output,) = drain(streaming_talker, session)
     assert output.payloads
@@ -48,7 +55,7 @@ def test_the_first_clause_is_spoken_before_the_text_ends(streaming_talker: Talke
 def test_batched_equals_single(whole_talker: Talker) -> None:
     """Requests that run together get, bit by bit, what they get alone, whatever their lengths."""
     texts = ["Yes.", "The sun rises in the east.", "A short one this is.", "Hello there friend."]
-    sessions = [whole_talker.open("request", {"seed": seed}) for seed in range(len(texts))]
+    sessions = [whole_talker.open("request", TalkerParams(seed=seed)) for seed in range(len(texts))]
     for session, text in zip(sessions, texts, strict=True):
         session.push(Payload(meta={"text": text}), last=True)
     outputs = whole_talker.run(sessions)
@@ -93,36 +100,33 @@ def test_length_scale_slows_down(whole_talker: Talker) -> None:
     """Twice the scale is about twice the frames; `None` is the voice's own value."""
     frames: list[int] = []
     for scale in (None, 1.0, 2.0):
-        session = whole_talker.open("request", {"length_scale": scale, "noise_scale_duration": 0.0})
+        params = TalkerParams(length_scale=scale, noise_scale_duration=0.0)
+        session = whole_talker.open("request", params)
         session.push(Payload(meta={"text": "Hello there."}), last=True)
         frames.append(joined(drain(whole_talker, session), "latent").shape[1])
     assert frames[0] == frames[1]
     assert 1.7 < frames[2] / frames[1] < 2.1
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"seed": -1},
-        {"seed": True},
-        {"seed": 1.5},
-        {"noise_scale": "loud"},
-        {"noise_scale_duration": 100.0},
-        {"length_scale": float("nan")},
-        {"speed": 2.0},
-    ],
-)
-def test_a_bad_parameter_is_refused(whole_talker: Talker, params: dict[str, MetaValue]) -> None:
-    """The sentence names the parameter."""
-    with pytest.raises(ValueError, match=next(iter(params))):
-        whole_talker.open("request", params)
+def test_chunks_have_the_length_that_the_stage_is_given(checkpoint: Path) -> None:
+    """`chunk_frames` cuts the latents."""
+    short = talker.load(talker_context(checkpoint, async_chunk=True, chunk_frames=5))
+    frames = [p.buffer("latent").shape[1] for p in payloads_of(latents(short, ["Hello."]))]
+    assert len(frames) > 2
+    assert set(frames[:-1]) == {5}
 
 
-@pytest.mark.parametrize("args", [{"chunk_frames": 0}, {"chunk_frames": True}, {"chunks": 3}])
-def test_a_bad_argument_is_refused(checkpoint: Path, args: dict[str, MetaValue]) -> None:
-    """The sentence names the argument."""
-    with pytest.raises(ValueError, match=next(iter(args))):
-        talker.load(checkpoint, args=args, async_chunk=True)
+def test_the_network_is_on_the_device_of_the_stage(checkpoint: Path) -> None:
+    """Every weight is, so that a stage on another device computes there."""
+    moved = talker.load(talker_context(checkpoint, async_chunk=True, device="meta"))
+    assert {weight.device.type for weight in moved._net.parameters()} == {"meta"}
+
+
+def test_input_that_nobody_would_read_is_refused(whole_talker: Talker) -> None:
+    """The sentence names it."""
+    session = whole_talker.open("request", TalkerParams())
+    with pytest.raises(ValueError, match="`meta` holds `txet`, known here: `text`"):
+        session.push(Payload(meta={"txet": "Hello."}), last=True)
 
 
 def test_latents_have_the_promised_form(whole_talker: Talker) -> None:

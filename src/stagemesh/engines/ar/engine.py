@@ -9,8 +9,7 @@ from typing import Final
 
 import torch
 
-from stagemesh.config.check import check
-from stagemesh.config.place import Nowhere, Place
+from stagemesh.engines._params import typed_params
 from stagemesh.engines.ar.blocks import BlockPool
 from stagemesh.engines.ar.network import Network
 from stagemesh.engines.ar.options import ArOptions, ArParams
@@ -51,6 +50,7 @@ class ArEngine:
     def __init__(self, context: EngineContext) -> None:
         """Keep what `load` needs."""
         assert isinstance(context.args, ArOptions)
+        assert context.world_size == 1, "a replica is one rank here"
         self._context = context
         self._options = context.args
         self._device = torch.device(context.device)
@@ -62,7 +62,7 @@ class ArEngine:
         options = self._options
         if self._device.type == "cpu":
             torch.set_num_threads(options.num_threads)
-        folder = self._context.checkpoint / self._context.model_subdir
+        folder = self._context.folder
         network = Network(folder, options, self._device)
         pool = BlockPool(network.limits.num_blocks)
         self._loaded = _Loaded(
@@ -89,7 +89,7 @@ class ArEngine:
         self._requests[request.request_id] = state
         loaded.scheduler.add(state.sequence)
         try:
-            params = _params(request.params)
+            params = typed_params(ArParams, request.params)
             ends = frozenset(params.stop_token_ids)
             if not params.ignore_eos:
                 ends |= loaded.network.limits.end_tokens
@@ -121,15 +121,13 @@ class ArEngine:
         try:
             picked = self._compute(loaded.network, chunks)
         except Exception as error:  # noqa: BLE001  # the edge of these requests
-            _LOG.exception("a step of %d requests failed", len(chunks))
-            message = f"{type(error).__name__}: {error}"
             for chunk in chunks:
-                state = self._requests[chunk.sequence.request_id]
-                self._fail(state, FaultKind.INTERNAL, message)
+                self._break(self._requests[chunk.sequence.request_id], error)
             return outputs + self._failed()
         for chunk in chunks:
             loaded.scheduler.computed(chunk)
-        return outputs + [self._accept(request_id, token) for request_id, token in picked]
+        told = [self._accept(state, token) for state, token in picked]
+        return outputs + [output for output in told if output is not None] + self._failed()
 
     def pause(self, request_id: str) -> None:
         """Hold a request back; its blocks may be taken for others and are then computed again."""
@@ -179,26 +177,42 @@ class ArEngine:
         assert self._loaded is not None, "load comes first, and nothing comes after close"
         return self._loaded
 
-    def _compute(self, network: Network, chunks: Sequence[Chunk]) -> list[tuple[str, int]]:
-        """Run the chunks; return who gets which token."""
+    def _compute(
+        self, network: Network, chunks: Sequence[Chunk]
+    ) -> list[tuple[Request, int | Exception]]:
+        """Run the chunks; return who gets which token, or why not."""
         tokens: list[int] = []
+        states: list[Request] = []
         rows = []
         for chunk in chunks:
             state = self._requests[chunk.sequence.request_id]
             tokens += state.tokens[chunk.start : chunk.start + chunk.count]
             if chunk.yields_token:
                 assert state.sampler is not None
+                states.append(state)
                 rows.append((state.sampler, state.tokens, state.num_answered))
         scores_yv = network.run(chunks, tokens)
-        names = [chunk.sequence.request_id for chunk in chunks if chunk.yields_token]
-        return list(zip(names, pick_all(scores_yv, rows) if rows else [], strict=True))
+        return list(zip(states, pick_all(scores_yv, rows) if rows else [], strict=True))
 
-    def _accept(self, request_id: str, token: int) -> EngineOutput:
-        output = self._requests[request_id].accept(token)
+    def _accept(self, state: Request, token: int | Exception) -> EngineOutput | None:
+        """Give a request its token; `None` when it has failed instead."""
+        if isinstance(token, Exception):
+            self._break(state, token)
+            return None
+        try:
+            output = state.accept(token)
+        except Exception as error:  # noqa: BLE001  # the edge of one request
+            self._break(state, error)
+            return None
         if output.finish is not None:
-            del self._requests[request_id]
-            self._ready().scheduler.remove(request_id)
+            del self._requests[output.request_id]
+            self._ready().scheduler.remove(output.request_id)
         return output
+
+    def _break(self, state: Request, error: Exception) -> None:
+        """Fail a request for a fault of ours."""
+        _LOG.error("a step failed", exc_info=error)
+        self._fail(state, FaultKind.INTERNAL, f"{type(error).__name__}: {error}")
 
     def _fail(self, state: Request, kind: FaultKind, message: str) -> None:
         """Free what the request holds now, and tell its failure with the next step."""
@@ -214,13 +228,3 @@ class ArEngine:
         for name in told:
             del self._requests[name]
         return [EngineOutput(request_id=name, error=fault) for name, fault in told.items()]
-
-
-def _params(given: Mapping[str, object]) -> ArParams:
-    """Check request parameters; raise `ValueError` with everything that is wrong."""
-    checked = check(ArParams, given, Place(located=Nowhere(source="request"), label="params"))
-    if not isinstance(checked.value, ArParams):
-        raise ValueError(  # noqa: TRY004  # the user's value, whatever is wrong with it
-            "; ".join(found.message for found in checked.diagnostics)
-        )
-    return checked.value

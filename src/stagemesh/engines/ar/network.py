@@ -50,9 +50,13 @@ class Network:
         register()
         transformers_logging.disable_progress_bar()
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        self._dtype = compute_dtype(folder, options.dtype, device)
+        self._dtype = compute_dtype(config.dtype, options.dtype, device)
         model = AutoModelForCausalLM.from_pretrained(
-            folder, attn_implementation=ATTENTION_NAME, dtype=self._dtype, local_files_only=True
+            folder,
+            config=config,
+            attn_implementation=ATTENTION_NAME,
+            dtype=self._dtype,
+            local_files_only=True,
         )
         self._model = model.to(device).eval().requires_grad_(requires_grad=False)
         pack_head(self._model)
@@ -137,13 +141,12 @@ class Network:
         )
 
 
-def compute_dtype(folder: Path, wanted: str, device: torch.device) -> torch.dtype:
-    """Return the type that the checkpoint is computed in; `wanted` is `auto` or a type."""
+def compute_dtype(stored: torch.dtype | None, wanted: str, device: torch.device) -> torch.dtype:
+    """Return the type to compute in; `stored` is the checkpoint's, `wanted` is `auto` or a type."""
     if wanted != "auto":
         named: torch.dtype = getattr(torch, wanted)
         return named
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    dtype: torch.dtype = config.dtype or torch.float32
+    dtype = stored or torch.float32
     if device.type == "cpu" and not _computes_natively(dtype):
         return torch.float32
     return dtype
@@ -164,6 +167,6 @@ def _end_tokens(folder: Path, config: Any) -> frozenset[int]:  # noqa: ANN401
     ends = config.eos_token_id
     if (folder / "generation_config.json").is_file():
         ends = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or ends
-    if ends is None:
-        return frozenset()
-    return frozenset([ends] if isinstance(ends, int) else ends)
+    listed = [ends] if isinstance(ends, int) else ends or ()
+    # some checkpoints say that they have none by a token that does not exist
+    return frozenset(token for token in listed if 0 <= token < config.vocab_size)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from stagemesh.spec.bounds import Range
+
+MIN_TEMPERATURE: Final = 1e-3
+"""The least above 0: smaller ones are the likeliest token too, but scores overflow on the way."""
+MAX_TEMPERATURE: Final = 100.0
+"""The greatest: all tokens are almost equally likely then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +41,9 @@ class ArParams:
     max_tokens: Annotated[int, Range(minimum=1)] = 256
     """Most tokens of the answer; cut to what the context leaves."""
     min_tokens: Annotated[int, Range(minimum=0)] = 0
-    """Tokens before which neither a stop string nor an end token ends the answer."""
-    temperature: Annotated[float, Range(minimum=0.0)] = 0.0
-    """Randomness; 0 always takes the likeliest token."""
+    """Tokens before which neither a stop string nor an end token ends it; at most `max_tokens`."""
+    temperature: Annotated[float, Range(minimum=0.0, maximum=MAX_TEMPERATURE)] = 0.0
+    """Randomness; 0 always takes the likeliest token, and otherwise 0.001 is the least."""
     top_k: Annotated[int, Range(minimum=0)] = 0
     """Draw among this many likeliest tokens; 0 for all."""
     top_p: Annotated[float, Range(minimum=0.0, maximum=1.0)] = 1.0
@@ -50,6 +55,6 @@ class ArParams:
     stop: tuple[str, ...] = ()
     """Strings that end the answer; they are not part of it."""
     stop_token_ids: tuple[int, ...] = ()
-    """Tokens that end the answer, beside the checkpoint's own."""
+    """Tokens of the vocabulary that end the answer, beside the checkpoint's own."""
     ignore_eos: bool = False
     """Whether the checkpoint's own end tokens do not end the answer."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stagemesh.engines.ar.options import ArParams
+from stagemesh.engines.ar.options import MIN_TEMPERATURE, ArParams
 from stagemesh.engines.ar.sampling import Sampler
 from stagemesh.engines.ar.scheduler import Sequence
 from stagemesh.engines.ar.tokens import Detokenizer, StopText, Tokenizer
@@ -59,19 +60,26 @@ class Request:
             raise ValueError("`stop` needs a stage that owns the tokenizer")
         if "" in params.stop:
             raise ValueError("`stop` holds an empty string")
+        _within("stop_token_ids", params.stop_token_ids, self._bounds.vocab_size)
+        if 0 < params.temperature < MIN_TEMPERATURE:
+            allowed = f"`0` or at least `{MIN_TEMPERATURE}`"
+            raise ValueError(f"`temperature` must be {allowed}, got `{params.temperature}`")
+        if params.min_tokens > params.max_tokens:
+            least, most = params.min_tokens, params.max_tokens
+            raise ValueError(f"`min_tokens` is `{least}`, which is above `max_tokens` `{most}`")
         self._params, self._ends, self.sampler = params, ends, sampler
         self._stop = StopText(params.stop)
 
     def append(self, payload: Payload, *, last: bool) -> None:
         """Take a part of the prompt: `text` (and `system`) in `meta`, or the buffer `token_ids`."""
-        text, system = payload.meta.get("text"), payload.meta.get("system")
-        if isinstance(system, str):
+        payload.only(meta=("text", "system"), buffers=("token_ids",))
+        text, system = _text(payload, "text"), _text(payload, "system")
+        if system is not None:
             self._system = system
-        if isinstance(text, str):
+        if text is not None:
             self._texts.append(text)
         for buffer in payload.buffers:
-            if buffer.name == "token_ids":
-                self._take(_token_ids(buffer, self._bounds.vocab_size))
+            self._take(_token_ids(buffer, self._bounds.vocab_size))
         if self._texts and self.tokens:
             raise ValueError("a prompt is either text or `token_ids`, got both")
         if last:
@@ -144,7 +152,20 @@ def _token_ids(buffer: Buffer, vocab_size: int) -> list[int]:
         got = f"{buffer.dtype} {list(buffer.shape)}"
         raise ValueError(f"`token_ids` must be `int64 [n]`, got `{got}`")
     tokens = buffer.data.cast("q").tolist()
+    _within("token_ids", tokens, vocab_size)
+    return tokens
+
+
+def _within(name: str, tokens: Iterable[int], vocab_size: int) -> None:
+    """Raise `ValueError` for a token that the vocabulary does not have."""
     wrong = next((token for token in tokens if not 0 <= token < vocab_size), None)
     if wrong is not None:
-        raise ValueError(f"`token_ids` must be from `0` to `{vocab_size - 1}`, got `{wrong}`")
-    return tokens
+        raise ValueError(f"`{name}` must be from `0` to `{vocab_size - 1}`, got `{wrong}`")
+
+
+def _text(payload: Payload, name: str) -> str | None:
+    """Return a text of the metadata, or `None` when it has none."""
+    value = payload.meta.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"`{name}` must be text, got `{value}`")
+    return value

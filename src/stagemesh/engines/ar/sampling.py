@@ -56,13 +56,25 @@ class Sampler:
 
 def pick_all(
     scores_yv: torch.Tensor, requests: Sequence[tuple[Sampler, Sequence[int], int]]
-) -> list[int]:
-    """Pick for every row; a request gives sampler, tokens and how many it has answered."""
+) -> list[int | Exception]:
+    """Pick for every row; a request gives sampler, tokens and how many it has answered.
+
+    Where a row allows no pick, its place holds why; the others are none the worse for it.
+    """
     best = scores_yv.argmax(dim=-1).tolist()
     return [
-        best[row] if sampler.is_plain else sampler.pick(scores_yv[row], tokens, answered)
+        best[row] if sampler.is_plain else _pick(sampler, scores_yv[row], tokens, answered)
         for row, (sampler, tokens, answered) in enumerate(requests)
     ]
+
+
+def _pick(
+    sampler: Sampler, scores_v: torch.Tensor, tokens: Sequence[int], num_answered: int
+) -> int | Exception:
+    try:
+        return sampler.pick(scores_v, tokens, num_answered)
+    except Exception as error:  # noqa: BLE001  # the edge of one request
+        return error
 
 
 def _best(scores_v: torch.Tensor, count: int) -> torch.Tensor:

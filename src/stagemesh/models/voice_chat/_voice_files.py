@@ -16,13 +16,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stagemesh.models.voice_chat._sources import VOICE, BadSourceError, source_file
+from stagemesh.models.voice_chat._sources import (
+    ONNX_CONFIG_FILE,
+    ONNX_FILE,
+    VOICE,
+    BadSourceError,
+    source_file,
+)
 
 if TYPE_CHECKING:
     import torch
 
-ONNX_FILE: Final = "data/en_US-joe-medium.onnx"
-ONNX_CONFIG_FILE: Final = "data/en_US-joe-medium.onnx.json"
 HOP: Final = 256
 """Waveform samples of one latent frame: the product of the upsampling rates."""
 

@@ -16,10 +16,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from stagemesh.models.voice_chat._sources import (
     SOURCES,
@@ -27,12 +30,12 @@ from stagemesh.models.voice_chat._sources import (
     VOICE,
     BadSourceError,
     MissingSourceError,
+    check_files,
     installed_versions,
     require_module,
-    source_file,
 )
-from stagemesh.models.voice_chat._thinker_files import GGUF_FILE, write_thinker
-from stagemesh.models.voice_chat._voice_files import ONNX_FILE, write_voice
+from stagemesh.models.voice_chat._thinker_files import write_thinker
+from stagemesh.models.voice_chat._voice_files import write_voice
 
 __all__ = ["BadSourceError", "MissingSourceError", "assemble", "is_complete"]
 
@@ -40,6 +43,8 @@ RECIPE: Final = 2
 """Raised whenever the files that an assembly writes change; an older folder is then rebuilt."""
 STAMP: Final = "assembled.json"
 """File that only a complete folder has: recipe, package versions and the size of every file."""
+_LOCK_DEADLINE_S: Final = 600.0
+"""How long to wait for another process that assembles; it takes about a minute."""
 
 _TOOLS: Final = (
     ("gguf", "gguf"),
@@ -54,8 +59,9 @@ def assemble(folder: Path, *, progress: Callable[[str], None]) -> Path:
 
     `progress` gets one line per step and nothing when the folder is reused. Raises
     `MissingSourceError` (a `ModuleNotFoundError`) naming the command that installs an absent
-    package, `BadSourceError` for a package with other weights, `FileExistsError` when `folder`
-    holds something else, and `OSError` when it cannot be written.
+    package, `BadSourceError` (a `ValueError`) for a package with other weights, `FileExistsError`
+    when `folder` holds something else, `TimeoutError` when another process holds the lock for too
+    long, and `OSError` when it cannot be written.
     """
     if is_complete(folder):
         return folder
@@ -117,8 +123,34 @@ def _locked(path: Path, progress: Callable[[str], None]) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             progress("waiting for another process that assembles the checkpoint")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _wait_for(lock)
         yield
+
+
+def _wait_for(lock: TextIO) -> None:
+    """Take the lock; raises `TimeoutError` naming its file when it stays taken.
+
+    The call knows no deadline, so a thread makes it, on a descriptor of its own: a thread that is
+    left behind gives the lock back as soon as it gets it.
+    """
+    descriptor = os.dup(lock.fileno())
+    taken: Future[None] = Future()
+
+    def take() -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            taken.set_result(None)
+        except OSError as error:
+            taken.set_exception(error)
+        finally:
+            os.close(descriptor)
+
+    threading.Thread(target=take, name="stagemesh-lock", daemon=True).start()
+    try:
+        taken.result(timeout=_LOCK_DEADLINE_S)
+    except TimeoutError:
+        message = f"`{lock.name}` is still locked by another process after {_LOCK_DEADLINE_S:g} s"
+        raise TimeoutError(message) from None
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -133,8 +165,8 @@ def _require_everything() -> None:
     """Find every package and file before any work is done."""
     for module, distribution in _TOOLS:
         require_module(module, f"pip install {distribution}")
-    source_file(THINKER, GGUF_FILE)
-    source_file(VOICE, ONNX_FILE)
+    for source in SOURCES:
+        check_files(source)
 
 
 def _build(folder: Path, progress: Callable[[str], None]) -> None:

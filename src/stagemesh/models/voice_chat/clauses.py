@@ -1,6 +1,6 @@
 """Cuts streamed text into clauses that can be spoken one by one, as early as is safe.
 
-Contract: cuts fall at white space only (but inside a run of `Limits.word` characters without any),
+Contract: cuts fall at white space only (but inside a run of `_WORD` characters without any),
 and whether one does depends on nothing but the text since the last cut and the number of clauses
 before. So text that arrives letter by letter gives the same clauses as text that arrives whole, and
 the clauses joined are the text, up to white space.
@@ -8,7 +8,6 @@ the clauses joined are the text, up to white space.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 _STOPS: Final = ".?!;:…"
@@ -20,30 +19,23 @@ _ABBREVIATIONS: Final = frozenset(  # a string of words reads best
 )
 _MIN_LETTERS: Final = 2
 """A clause with fewer letters (`1.`, `-`) stays with what follows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Lengths in characters that steer where clauses end."""
-
-    comma: int = 48
-    """A comma ends a clause of at least this many."""
-    longest: int = 220
-    """The first white space after this many ends a clause."""
-    first_comma: int = 8
-    """Like `comma`, for the first clause, which is kept short so that speech starts early."""
-    first_longest: int = 80
-    """Like `longest`, for the first clause."""
-    word: int = 400
-    """Characters without white space that are cut anyway."""
+_COMMA: Final = 48
+"""A comma ends a clause of at least this many characters."""
+_LONGEST: Final = 220
+"""The first white space after this many characters ends a clause."""
+_FIRST_COMMA: Final = 8
+"""Like `_COMMA`, for the first clause, which is kept short so that speech starts early."""
+_FIRST_LONGEST: Final = 80
+"""Like `_LONGEST`, for the first clause."""
+_WORD: Final = 400
+"""Characters without white space that are cut anyway."""
 
 
 class ClauseSplitter:
     """Takes text as it arrives and gives clauses back as they become complete."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        """Start with no text; `limits` defaults to `Limits()`."""
-        self._limits = limits or Limits()
+    def __init__(self) -> None:
+        """Start with no text."""
         self._pending = ""
         self._scanned = 0
         self._first = True
@@ -72,35 +64,28 @@ class ClauseSplitter:
 
     def _next_cut(self) -> int | None:
         """Return the length of the first complete clause of the pending text."""
-        limit = self._limits.word
         while self._scanned < len(self._pending):
             index = self._scanned
             self._scanned += 1
             if self._pending[index].isspace():
                 if self._ends_clause(index, at_line_end=self._pending[index] == "\n"):
                     return index + 1
-            elif index + 1 >= limit and not any(map(str.isspace, self._pending[: index + 1])):
+            elif index + 1 >= _WORD and not any(map(str.isspace, self._pending[: index + 1])):
                 return index + 1
         return None
 
     def _ends_clause(self, index: int, *, at_line_end: bool) -> bool:
         head = self._pending[:index].strip()
         if sum(letter.isalpha() for letter in head) < _MIN_LETTERS:
-            return len(head) >= self._limits.word
-        longest = self._limits.first_longest if self._first else self._limits.longest
-        comma = self._limits.first_comma if self._first else self._limits.comma
+            return len(head) >= _WORD
+        longest = _FIRST_LONGEST if self._first else _LONGEST
+        comma = _FIRST_COMMA if self._first else _COMMA
         bare = head.rstrip(_CLOSERS)
         if at_line_end or len(head) >= longest:
             return True
         if bare.endswith(tuple(_COMMAS)):
             return len(head) >= comma
         return bare.endswith(tuple(_STOPS)) and not _is_abbreviation(bare.split()[-1])
-
-
-def split_clauses(text: str, limits: Limits | None = None) -> list[str]:
-    """Return the clauses of a whole text."""
-    splitter = ClauseSplitter(limits)
-    return splitter.feed(text) + splitter.close()
 
 
 def _is_abbreviation(word: str) -> bool:

@@ -17,20 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
 
 from stagemesh.models._tensors import from_buffer, to_buffer
 from stagemesh.models.voice_chat.net_code2wav import Code2WavNet, load_code2wav
-from stagemesh.spec.generation import GenerationSession, ModuleOutput
-from stagemesh.spec.payload import MetaValue, Payload
+from stagemesh.models.voice_chat.options import Code2WavOptions
+from stagemesh.spec.generation import GenerationSession, ModuleContext, ModuleOutput
+from stagemesh.spec.payload import Payload
 
-CHUNK_FRAMES: Final = 32
-"""New frames of a window (0.37 s) unless the engine argument says otherwise."""
-CONTEXT_FRAMES: Final = 12
-"""Frames of context on each side unless the engine argument says otherwise."""
 _WHOLE_CHUNK_FRAMES: Final = 256
 """New frames of a window when nothing is streamed: less context is decoded twice."""
 _FINISH: Final = "finish"
@@ -69,12 +65,12 @@ class Window:
 class Code2WavSession:
     """The state of one request: latents still needed, and how far audio was made."""
 
-    def __init__(self, latent_size: int, sizes: Sizes) -> None:
-        """Start with no latents."""
+    def __init__(self, latent_size: int, sizes: Sizes, device: str) -> None:
+        """Start with no latents; they are kept on `device`."""
         self.kept: list[torch.Tensor] = []
         """Audio held back for the one payload of a request that is not streamed."""
         self._sizes = sizes
-        self._latent_cn = torch.empty(latent_size, 0)
+        self._latent_cn = torch.empty(latent_size, 0, device=device)
         self._offset = 0  # number of the first frame that is still in `_latent_cn`
         self._emitted = 0  # frames whose audio was made
         self._flushed = 0  # frames up to which audio should not wait for a full window
@@ -83,15 +79,18 @@ class Code2WavSession:
     def push(self, payload: Payload, *, last: bool) -> None:
         """Take latents; a payload without buffers brings none.
 
-        Raises `ValueError` when `latent` has another dtype or shape, `KeyError` when it is missing.
+        Raises `ValueError` when `latent` has another dtype or shape, and for anything beside
+        `latent` and `flush`.
         """
+        payload.only(meta=("flush",), buffers=("latent",))
         if payload.buffers:
             latent_cn = from_buffer(payload.buffer("latent"))
             width = self._latent_cn.shape[0]
             if latent_cn.dtype != torch.float32 or latent_cn.shape[:-1] != (width,):
                 shape = tuple(latent_cn.shape)
                 raise ValueError(f"`latent` is `{latent_cn.dtype}` `{shape}`, not `[{width}, n]`")
-            self._latent_cn = torch.cat([self._latent_cn, latent_cn], dim=1)  # copies
+            arrived_cn = latent_cn.to(self._latent_cn.device)
+            self._latent_cn = torch.cat([self._latent_cn, arrived_cn], dim=1)  # copies
         self._last = self._last or last
         if self._last or payload.meta.get("flush") is True:
             self._flushed = self._num_frames
@@ -144,21 +143,20 @@ class Code2Wav:
     """The module behind the engine; see the module docstring for its payloads."""
 
     def __init__(
-        self, net: Code2WavNet, facts: Mapping[str, Any], *, async_chunk: bool, sizes: Sizes
+        self, net: Code2WavNet, facts: Mapping[str, Any], context: ModuleContext, sizes: Sizes
     ) -> None:
         """Serve `net`, whose `config.json` is `facts`."""
         self._net = net
         self._latent_size: int = facts["latent_size"]
         self._rate: int = facts["sampling_rate"]
-        self._async_chunk = async_chunk
+        self._device = context.device
+        self._async_chunk = context.async_chunk
         self._sizes = sizes
 
-    def open(self, request_id: str, params: Mapping[str, MetaValue]) -> Code2WavSession:
-        """Start a session; there are no parameters, so any is a `ValueError`."""
-        del request_id
-        if params:
-            raise ValueError(f"unknown parameter `{min(params)}`; code2wav takes none")
-        return Code2WavSession(self._latent_size, self._sizes)
+    def open(self, request_id: str, params: object) -> Code2WavSession:
+        """Start a session; there are no parameters."""
+        del request_id, params
+        return Code2WavSession(self._latent_size, self._sizes, self._device)
 
     def run(self, sessions: Sequence[GenerationSession]) -> list[ModuleOutput]:
         """Decode the next window of every session as one batch of equal shapes."""
@@ -186,28 +184,13 @@ class Code2Wav:
         return ModuleOutput(payloads=payloads, done=session.done, units={"audio_s": seconds})
 
 
-def load(folder: Path, *, args: Mapping[str, MetaValue], async_chunk: bool) -> Code2Wav:
-    """Load code2wav of the checkpoint `folder`; a `GenerationLoader`.
-
-    `args` may give `chunk_frames` (from 1, default 32), new frames per window while latents stream
-    in, and `context_frames` (from 0, default 12). Raises `ValueError` for others.
-    """
-    if unknown := sorted(args.keys() - {"chunk_frames", "context_frames"}):
-        raise ValueError(
-            f"unknown engine argument `{unknown[0]}`; "
-            "code2wav takes `chunk_frames`, `context_frames`"
-        )
-    chunk_frames = _count(args, "chunk_frames", CHUNK_FRAMES, least=1)
+def load(context: ModuleContext) -> Code2Wav:
+    """Load code2wav; a `GenerationLoader` with `Code2WavOptions`."""
+    options = context.args
+    assert isinstance(options, Code2WavOptions)
     sizes = Sizes(
-        chunk=chunk_frames if async_chunk else _WHOLE_CHUNK_FRAMES,
-        context=_count(args, "context_frames", CONTEXT_FRAMES, least=0),
+        chunk=options.chunk_frames if context.async_chunk else _WHOLE_CHUNK_FRAMES,
+        context=options.context_frames,
     )
-    net, facts = load_code2wav(folder / "code2wav")
-    return Code2Wav(net, facts, async_chunk=async_chunk, sizes=sizes)
-
-
-def _count(args: Mapping[str, MetaValue], name: str, default: int, *, least: int) -> int:
-    value = args.get(name, default)
-    if type(value) is not int or value < least:
-        raise ValueError(f"`{name}` is `{value}`; it must be an integer from {least}")
-    return value
+    net, facts = load_code2wav(context.folder, context.device)
+    return Code2Wav(net, facts, context, sizes)

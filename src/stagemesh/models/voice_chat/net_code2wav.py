@@ -114,9 +114,9 @@ def _halos(facts: dict[str, Any]) -> list[int]:
     return halos[::-1]
 
 
-def load_code2wav(folder: Path) -> tuple[Code2WavNet, dict[str, Any]]:
+def load_code2wav(folder: Path, device: str = "cpu") -> tuple[Code2WavNet, dict[str, Any]]:
     """Load the network and the configuration of `folder` (`config.json`, `model.safetensors`)."""
     facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     net = Code2WavNet(facts)
     net.load_state_dict(load_file(folder / "model.safetensors"))
-    return net.eval().requires_grad_(requires_grad=False), facts
+    return net.to(device).eval().requires_grad_(requires_grad=False), facts

@@ -114,7 +114,7 @@ class TalkerNet(nn.Module):
         durations.
         """
         encoded = self.text_encoder(
-            input_ids=ids_t[None], padding_mask=torch.ones(1, ids_t.shape[0], 1)
+            input_ids=ids_t[None], padding_mask=noise_2t.new_ones(1, ids_t.shape[0], 1)
         )
         hidden_bht = encoded.last_hidden_state.transpose(1, 2)
         log_frames_t = self.durations(hidden_bht, noise_2t[None])[0]
@@ -129,12 +129,12 @@ class TalkerNet(nn.Module):
     @torch.inference_mode()
     def decode(self, sample_cn: torch.Tensor) -> torch.Tensor:
         """Run the flow over a sample of a prior; return the latents, of the same shape."""
-        mask_b1n = torch.ones(1, 1, sample_cn.shape[1])
+        mask_b1n = sample_cn.new_ones(1, 1, sample_cn.shape[1])
         latent_cn: torch.Tensor = self.flow(sample_cn[None], mask_b1n, reverse=True)[0]
         return latent_cn
 
 
-def load_talker(folder: Path) -> tuple[TalkerNet, dict[str, Any]]:
+def load_talker(folder: Path, device: str = "cpu") -> tuple[TalkerNet, dict[str, Any]]:
     """Load the network and the configuration of `folder` (`config.json`, `model.safetensors`)."""
     facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config = VitsConfig(
@@ -151,4 +151,4 @@ def load_talker(folder: Path) -> tuple[TalkerNet, dict[str, Any]]:
     )
     net = TalkerNet(config)
     net.load_state_dict(load_file(folder / "model.safetensors"))
-    return net.eval().requires_grad_(requires_grad=False), facts
+    return net.to(device).eval().requires_grad_(requires_grad=False), facts

@@ -20,7 +20,6 @@ import math
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
@@ -28,29 +27,22 @@ import torch
 from stagemesh.models._tensors import to_buffer
 from stagemesh.models.voice_chat.clauses import ClauseSplitter
 from stagemesh.models.voice_chat.net_talker import TalkerNet, load_talker
+from stagemesh.models.voice_chat.options import TalkerOptions, TalkerParams
 from stagemesh.models.voice_chat.phonemes import encode, phonemize, warm_up
-from stagemesh.spec.generation import GenerationSession, ModuleOutput
+from stagemesh.spec.generation import GenerationSession, ModuleContext, ModuleOutput
 from stagemesh.spec.payload import MetaValue, Payload
 
-CHUNK_FRAMES: Final = 32
-"""Latent frames of an output payload (0.37 s) unless the engine argument says otherwise."""
 _BUCKET_SYMBOLS: Final = 64
 """Clauses whose numbers of symbols fall into one step of this width share a bucket."""
-_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
-    "length_scale": (0.1, 10.0),
-    "noise_scale": (0.0, 2.0),
-    "noise_scale_duration": (0.0, 2.0),
-}
-"""Smallest and largest value of the numbers in `SpeechParams`; nothing intelligible lies beyond."""
 _FINISH: Final = "finish"
 """Bucket of a session that only has to say that it is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeechParams:
-    """How a request wants to be spoken."""
+class Speech:
+    """How a request is spoken: its parameters, and the voice's own where it gives none."""
 
-    seed: int = 0
+    seed: int
     """Start of the noise; the same seed and text give the same speech."""
     length_scale: float
     """Factor on every duration; 2.0 speaks at half the speed."""
@@ -73,9 +65,9 @@ class Clause:
 class TalkerSession:
     """The state of one request: text not yet cut, clauses not yet spoken, latents not yet sent."""
 
-    def __init__(self, params: SpeechParams, phoneme_ids: Mapping[str, int]) -> None:
+    def __init__(self, speech: Speech, phoneme_ids: Mapping[str, int]) -> None:
         """Start with no text."""
-        self.params = params
+        self.speech = speech
         self.clauses: deque[Clause] = deque()
         self.kept: list[torch.Tensor] = []
         """Latents held back for the one payload of a request that is not streamed."""
@@ -88,8 +80,9 @@ class TalkerSession:
     def push(self, payload: Payload, *, last: bool) -> None:
         """Take whole clauses, which are cut further if needed; no `text` brings none.
 
-        Raises `TypeError` when `text` is no string.
+        Raises `TypeError` when `text` is no string, `ValueError` for anything beside it.
         """
+        payload.only(meta=("text",))
         text = payload.meta.get("text", "")
         if not isinstance(text, str):
             raise TypeError(f"payload has `text` of type `{type(text).__name__}`, not `str`")
@@ -111,30 +104,30 @@ class Talker:
     """The module behind the engine; see the module docstring for its payloads."""
 
     def __init__(
-        self, net: TalkerNet, facts: Mapping[str, Any], *, async_chunk: bool, chunk_frames: int
+        self, net: TalkerNet, facts: Mapping[str, Any], context: ModuleContext, chunk_frames: int
     ) -> None:
         """Serve `net`, whose `config.json` is `facts`."""
         self._net = net
         self._facts = facts
-        self._async_chunk = async_chunk
+        self._device = context.device
+        self._async_chunk = context.async_chunk
         self._chunk_frames = chunk_frames
 
-    def open(self, request_id: str, params: Mapping[str, MetaValue]) -> TalkerSession:
-        """Start a session. Parameters, all optional, are the fields of `SpeechParams`.
-
-        `None` takes the voice's own value, and 0 for the seed. Raises `ValueError` for a parameter
-        that is unknown or out of range.
-        """
+    def open(self, request_id: str, params: object) -> TalkerSession:
+        """Start a session; `params` are `TalkerParams`."""
         del request_id
-        allowed = ("seed", *_BOUNDS)
-        if unknown := sorted(params.keys() - {*allowed}):
-            raise ValueError(
-                f"unknown parameter `{unknown[0]}`; talker takes `{'`, `'.join(allowed)}`"
-            )
-        given = {name: value for name, value in params.items() if value is not None}
-        numbers = {name: _number(name, given.get(name, self._facts[name])) for name in _BOUNDS}
-        speech = SpeechParams(seed=_seed(given.get("seed", 0)), **numbers)
+        assert isinstance(params, TalkerParams)
+        speech = Speech(
+            seed=params.seed,
+            length_scale=self._own(params.length_scale, "length_scale"),
+            noise_scale=self._own(params.noise_scale, "noise_scale"),
+            noise_scale_duration=self._own(params.noise_scale_duration, "noise_scale_duration"),
+        )
         return TalkerSession(speech, self._facts["phoneme_ids"])
+
+    def _own(self, given: float | None, name: str) -> float:
+        """Return what is given, or else the voice's own value."""
+        return float(self._facts[name] if given is None else given)
 
     def run(self, sessions: Sequence[GenerationSession]) -> list[ModuleOutput]:
         """Speak the next clause of every session; a session at its end is only told to be done."""
@@ -143,13 +136,15 @@ class Talker:
 
     def _speak(self, session: TalkerSession) -> torch.Tensor:
         """Take the next clause of `session`; return its latents `[c, n]`."""
-        clause, params = session.clauses.popleft(), session.params
-        generator = torch.Generator().manual_seed(_clause_seed(params.seed, clause.index))
+        clause, speech = session.clauses.popleft(), session.speech
+        # drawn on the CPU, so that a seed gives the same noise on every device
+        generator = torch.Generator().manual_seed(_clause_seed(speech.seed, clause.index))
         noise_2t = torch.randn(2, len(clause.ids), generator=generator)
-        noise_2t *= params.noise_scale_duration
-        prior = self._net.prior(torch.tensor(clause.ids), noise_2t, params.length_scale)
-        noise_cn = torch.randn(prior.mean_cn.shape, generator=generator)
-        spread_cn = torch.exp(prior.log_scale_cn) * params.noise_scale
+        noise_2t = (noise_2t * speech.noise_scale_duration).to(self._device)
+        ids_t = torch.tensor(clause.ids, device=self._device)
+        prior = self._net.prior(ids_t, noise_2t, speech.length_scale)
+        noise_cn = torch.randn(prior.mean_cn.shape, generator=generator).to(self._device)
+        spread_cn = torch.exp(prior.log_scale_cn) * speech.noise_scale
         return self._net.decode(prior.mean_cn + noise_cn * spread_cn)
 
     def _output(self, session: TalkerSession, latent_cn: torch.Tensor | None) -> ModuleOutput:
@@ -170,20 +165,15 @@ class Talker:
         return ModuleOutput(payloads=payloads, done=done, units={"frames": float(num_frames)})
 
 
-def load(folder: Path, *, args: Mapping[str, MetaValue], async_chunk: bool) -> Talker:
-    """Load the talker of the checkpoint `folder`; a `GenerationLoader`.
+def load(context: ModuleContext) -> Talker:
+    """Load the talker; a `GenerationLoader` with `TalkerOptions`.
 
-    `args` may give `chunk_frames` (an integer from 1, default 32). Raises `ValueError` for others
-    and `ModuleNotFoundError` when gruut is not installed.
+    Raises `ModuleNotFoundError` when gruut is not installed.
     """
-    if unknown := sorted(args.keys() - {"chunk_frames"}):
-        raise ValueError(f"unknown engine argument `{unknown[0]}`; talker takes `chunk_frames`")
-    chunk_frames = args.get("chunk_frames", CHUNK_FRAMES)
-    if type(chunk_frames) is not int or chunk_frames < 1:
-        raise ValueError(f"`chunk_frames` is `{chunk_frames}`; it must be an integer from 1")
+    assert isinstance(context.args, TalkerOptions)
     warm_up()
-    net, facts = load_talker(folder / "talker")
-    return Talker(net, facts, async_chunk=async_chunk, chunk_frames=chunk_frames)
+    net, facts = load_talker(context.folder, context.device)
+    return Talker(net, facts, context, context.args.chunk_frames)
 
 
 def _payload(latent_cn: torch.Tensor, *, flush: bool) -> Payload:
@@ -195,16 +185,3 @@ def _clause_seed(seed: int, index: int) -> int:
     """Return 63 bits that differ for every pair of request seed and clause."""
     digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
-
-
-def _seed(value: MetaValue) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"`seed` is `{value}`; it must be an integer from 0")
-    return value
-
-
-def _number(name: str, value: MetaValue) -> float:
-    low, high = _BOUNDS[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"`{name}` is `{value}`; it must be a number from {low} to {high}")
-    return float(value)

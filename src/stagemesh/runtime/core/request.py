@@ -42,7 +42,7 @@ Action: TypeAlias = SendCancel | Release | End
 """What the shell has to do."""
 
 
-class Request:
+class RequestMachine:
     """One request and the stages that still owe a terminal word."""
 
     def __init__(self, stages: Iterable[int]) -> None:
@@ -60,6 +60,11 @@ class Request:
     def settled(self) -> bool:
         """Whether no replica holds it any more."""
         return not self._owing
+
+    @property
+    def owing(self) -> tuple[int, ...]:
+        """Stages that have not said their terminal word, in the order they were given."""
+        return tuple(self._owing)
 
     @property
     def has_output(self) -> bool:

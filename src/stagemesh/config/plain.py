@@ -1,4 +1,4 @@
-"""Values as JSON knows them, so that a plan is equal to what is read back from its file."""
+"""Values as JSON knows them, so that what is written equals what is read back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
+from stagemesh.spec.unset import UNSET
+
 
 def plain(value: object) -> object:
-    """Return `value` with enums by value, sequences as tuples and dataclasses as mappings."""
-    if isinstance(value, Enum):
+    """Return `value` with enums by value, sequences as tuples and dataclasses as mappings.
+
+    `UNSET` stays: it marks what was told to be wrong.
+    """
+    if isinstance(value, Enum) and value is not UNSET:
         return plain(value.value)
     if is_dataclass(value):
         return plain_fields(value)

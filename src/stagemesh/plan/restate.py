@@ -1,0 +1,80 @@
+"""A plan's decisions, said again as the files that lead to them.
+
+So a saved plan is judged by the very rules that made it: no second set of checks can differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.plain import plain
+from stagemesh.plan.engine import NO_ENGINE
+from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
+from stagemesh.spec.axis import Axis
+
+
+def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
+    """Return inputs that say everything the plan says, but for devices and their places."""
+    return PlanInputs(
+        model=plan.checkpoint.path,
+        deploy_config={
+            "pipeline": plan.pipeline,
+            "async_chunk": plan.async_chunk,
+            "connectors": {_name(edge): _connector(edge, catalog) for edge in plan.edges},
+            "stages": [_stage(stage, plan, catalog) for stage in plan.stages],
+        },
+        strategy_config={
+            "strategies": {
+                stage.name: [_axis(axis, catalog.axes.get(axis.axis)) for axis in stage.axes]
+                for stage in plan.stages
+            }
+        },
+    )
+
+
+def _stage(stage: StagePlan, plan: Plan, catalog: Catalog) -> dict[str, object]:
+    said: dict[str, object] = {
+        **stage.engine_args,
+        "stage_id": stage.stage_id,
+        "env": stage.env,
+        "default_sampling_params": _sampling(stage, plan, catalog),
+        "additional_config": stage.model_args,
+        "output_connectors": {
+            f"to_stage_{edge.target}": _name(edge)
+            for edge in plan.edges
+            if edge.source == stage.stage_id
+        },
+    }
+    return said if stage.engine == NO_ENGINE else {**said, "engine": stage.engine}
+
+
+def _sampling(stage: StagePlan, plan: Plan, catalog: Catalog) -> Mapping[str, object]:
+    """Leave out what the pipeline adds itself."""
+    pipelines = (model.pipeline for model in catalog.models)
+    pipeline = next((each for each in pipelines if each.model_type == plan.pipeline), None)
+    declared = None if pipeline is None else pipeline.stage(stage.name)
+    forced = {} if declared is None else declared.sampling_constraints
+    return {
+        name: value
+        for name, value in stage.sampling.items()
+        if name not in forced or plain(forced[name]) != value
+    }
+
+
+def _name(edge: EdgePlan) -> str:
+    return f"edge {edge.source} -> {edge.target}"
+
+
+def _connector(edge: EdgePlan, catalog: Catalog) -> dict[str, object]:
+    """Name a connector as deploy files do."""
+    names = (name for name, spec in catalog.connectors.items() if spec.name == edge.connector)
+    return {"name": next(names, edge.connector), "extra": edge.options}
+
+
+def _axis(axis: AxisPlan, declared: Axis | None) -> dict[str, object]:
+    entry = {**axis.options, "axis": axis.axis, "size": axis.size, "name": axis.label}
+    if declared is not None and declared.policies:
+        entry["routing"] = axis.routing.args.get("policy")
+    return entry

@@ -1,0 +1,86 @@
+"""One stage process from outside: what it writes, and why it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+
+import pytest
+
+from stagemesh.errors import StageFailedError
+from stagemesh.plan.save import to_json
+from stagemesh.runtime.messages import PROTOCOL, Key, Message, Setup, Submit
+from stagemesh.runtime.process import StageProcess
+from stagemesh.runtime.stage_output import StageOutput
+from stagemesh.testing.fake_plan import fake_plan, three_stages
+from tests.runtime.started import WAIT_S, Started
+
+PLAN = to_json(fake_plan(three_stages()))
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            Setup(protocol=PROTOCOL + 1, plan=PLAN, stage=1, replica=0),
+            f"failed: protocol `{PROTOCOL + 1}` is not `{PROTOCOL}`",
+        ),
+        (
+            Submit(key=Key(rid="r", epoch=0), params={}, targets={}),
+            "failed: the supervisor does not say `Submit`",
+        ),
+    ],
+)
+def test_a_stage_says_why_before_it_dies(message: Message, told: str) -> None:
+    """What it did not understand is the reason of its end, not the signal that ended it."""
+
+    async def run() -> str:
+        process = StageProcess("talker", 0, {}, lambda _reason: None)
+        process.control.send(message)
+        return await asyncio.wait_for(process.exited, WAIT_S)
+
+    assert asyncio.run(run()) == told
+
+
+def test_what_a_stage_writes_is_logged_under_its_name(
+    streaming: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The traceback of a request that failed is found although the process lives on."""
+    with (
+        caplog.at_level(logging.INFO, "stagemesh.stage.talker"),
+        pytest.raises(StageFailedError),
+    ):
+        streaming.run(params={"talker": {"fail_at": "raise"}})
+    streaming.run()
+    assert {record.name for record in caplog.records} == {"stagemesh.stage.talker"}
+    assert "replica 0: RuntimeError: the program fails at `raise`" in caplog.messages
+
+
+def written(*pieces: bytes) -> str:
+    """The last lines after a process has written `pieces`."""
+    reader, writer = os.pipe()
+    output = StageOutput(os.fdopen(reader, "rb", buffering=0), "thinker", 0)
+    assert output.read()
+    for piece in pieces:
+        os.write(writer, piece)
+        assert output.read()
+    os.close(writer)
+    assert not output.read()
+    output.close()
+    return output.last_lines()
+
+
+def test_lines_are_put_together_and_the_last_ones_kept() -> None:
+    """Whatever pieces they come in; what has no end yet counts at the close."""
+    assert written(b"on", b"e\ntw", b"o\n\xff\nthree") == "one\ntwo\n\ufffd\nthree"
+    assert written(b"".join(b"%d\n" % number for number in range(40))).split() == [
+        str(number) for number in range(28, 40)
+    ]
+
+
+def test_a_line_without_end_is_bounded() -> None:
+    """It is cut, so that no stage fills the memory of its supervisor."""
+    lines = written(*[b"x" * 10_000] * 5).splitlines()
+    assert len(lines) == 12
+    assert {len(line) for line in lines[:-1]} == {2048}

@@ -103,13 +103,15 @@ def test_a_request_fails_where_it_is_told(place: str, kind: FaultKind, steps: in
     assert not engine.has_work()
 
 
-def test_an_unknown_parameter_fails_the_request() -> None:
-    """It is not dropped."""
+@pytest.mark.parametrize("params", [{"speed": 1}, {"fail_at": "load"}])
+def test_a_parameter_without_meaning_fails_the_request(params: dict[str, object]) -> None:
+    """It is not dropped: neither an unknown one, nor one that only a stage can have."""
     engine = fake()
-    given(engine, speed=1)
+    given(engine, **params)
     (output,) = engine.step()
     assert output.error is not None
-    assert "speed" in output.error.message
+    assert output.error.kind is FaultKind.INVALID_REQUEST
+    assert next(iter(params)) in output.error.message
 
 
 def test_loading_and_stepping_can_raise() -> None:

@@ -85,7 +85,7 @@ def _engine(plan: Plan, stage: StagePlan, replica: int) -> Engine:
 
 
 def _declared(plan: Plan, stage: StagePlan) -> StagePipelineConfig:
-    """What the pipeline says of the stage; a plan of no installed pipeline has stages of no say."""
+    """What the pipeline says of the stage; nothing where the plan names no installed pipeline."""
     pipelines = (found for found in MODELS.declarations() if found.model_type == plan.pipeline)
     pipeline = next(pipelines, None)
     declared = None if pipeline is None else pipeline.stage(stage.name)

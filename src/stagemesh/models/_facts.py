@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.payload import DTYPE_BYTES
 from stagemesh.spec.pipeline import JsonObject
 
@@ -39,3 +40,26 @@ def dtype(config: JsonObject) -> str | None:
     """Return the type of the weights, by its new or its old key; `None` for an unknown one."""
     value = config.get("dtype", config.get("torch_dtype"))
     return value if isinstance(value, str) and value in DTYPE_BYTES else None
+
+
+def decoder(config: JsonObject) -> StageFacts:
+    """Return what the section of a dense decoder of `transformers` says.
+
+    Raises `TypeError` naming the key when a value is no whole number.
+    """
+    heads, hidden = count(config, "num_attention_heads"), count(config, "hidden_size")
+    head_dim = count(config, "head_dim")
+    if head_dim is None and heads and hidden:
+        head_dim = hidden // heads
+    return StageFacts(
+        num_attention_heads=heads,
+        num_kv_heads=count(config, "num_key_value_heads"),
+        num_layers=count(config, "num_hidden_layers"),
+        num_experts=0,
+        hidden_size=hidden,
+        intermediate_size=count(config, "intermediate_size"),
+        head_dim=head_dim,
+        vocab_size=count(config, "vocab_size"),
+        max_model_len=count(config, "max_position_embeddings"),
+        weight_dtype=dtype(config),
+    )

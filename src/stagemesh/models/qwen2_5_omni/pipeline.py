@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stagemesh.models._facts import count, section
+from stagemesh.models._facts import count, decoder, section
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
     ExecutionType,
@@ -19,36 +19,18 @@ from stagemesh.spec.pipeline import (
 )
 
 
-def _network(config: JsonObject) -> StageFacts:
-    heads, hidden = count(config, "num_attention_heads"), count(config, "hidden_size")
-    head_dim = count(config, "head_dim")
-    if head_dim is None and heads and hidden:
-        head_dim = hidden // heads
-    return StageFacts(
-        num_attention_heads=heads,
-        num_kv_heads=count(config, "num_key_value_heads"),
-        num_layers=count(config, "num_hidden_layers"),
-        num_experts=0,
-        hidden_size=hidden,
-        intermediate_size=count(config, "intermediate_size"),
-        head_dim=head_dim,
-        vocab_size=count(config, "vocab_size"),
-        max_model_len=count(config, "max_position_embeddings"),
-    )
-
-
 def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
-    decoder = section(config, "token2wav_config", "dit_config")
+    dit = section(config, "token2wav_config", "dit_config")
     return {
-        "thinker": _network(section(config, "thinker_config", "text_config")),
-        "talker": _network(section(config, "talker_config")),
+        "thinker": decoder(section(config, "thinker_config", "text_config")),
+        "talker": decoder(section(config, "talker_config")),
         "code2wav": StageFacts(
-            num_attention_heads=count(decoder, "num_attention_heads"),
-            num_kv_heads=count(decoder, "num_attention_heads"),
-            num_layers=count(decoder, "num_hidden_layers"),
+            num_attention_heads=count(dit, "num_attention_heads"),
+            num_kv_heads=count(dit, "num_attention_heads"),
+            num_layers=count(dit, "num_hidden_layers"),
             num_experts=0,
-            hidden_size=count(decoder, "hidden_size"),
-            head_dim=count(decoder, "head_dim"),
+            hidden_size=count(dit, "hidden_size"),
+            head_dim=count(dit, "head_dim"),
         ),
     }
 

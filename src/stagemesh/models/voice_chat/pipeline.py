@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stagemesh.models._facts import count, dtype, section
+from stagemesh.models._facts import count, decoder, section
 from stagemesh.models.voice_chat.options import (
     Code2WavOptions,
     TalkerOptions,
@@ -27,22 +27,10 @@ _HERE = "stagemesh.models.voice_chat"
 
 
 def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
-    thinker = section(config, "thinker_config")
     talker = section(config, "talker_config")
     code2wav = section(config, "code2wav_config")
     return {
-        "thinker": StageFacts(
-            num_attention_heads=count(thinker, "num_attention_heads"),
-            num_kv_heads=count(thinker, "num_key_value_heads"),
-            num_layers=count(thinker, "num_hidden_layers"),
-            num_experts=0,
-            hidden_size=count(thinker, "hidden_size"),
-            intermediate_size=count(thinker, "intermediate_size"),
-            head_dim=count(thinker, "head_dim"),
-            vocab_size=count(thinker, "vocab_size"),
-            max_model_len=count(thinker, "max_position_embeddings"),
-            weight_dtype=dtype(thinker),
-        ),
+        "thinker": decoder(section(config, "thinker_config")),
         "talker": StageFacts(
             num_attention_heads=count(talker, "num_attention_heads"),
             num_kv_heads=count(talker, "num_attention_heads"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -225,7 +227,7 @@ def test_an_interrupt_ends_quietly(
     """With the exit code that shells expect."""
     plan_does(raising(KeyboardInterrupt()))
     assert main(["plan", "m"]) == INTERRUPTED
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.parametrize(("code", "expected"), [(None, 0), (3, 3), ("text", 1)])
@@ -261,3 +263,39 @@ def test_output_after_the_reader_has_gone_goes_nowhere(monkeypatch: pytest.Monke
     with os.fdopen(writer, "w") as gone:
         monkeypatch.setattr(sys, "stdout", gone)
         assert main(["list", "axes", "--json"]) == READER_GONE
+
+
+def test_a_closed_standard_output_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is nowhere to write to, nothing is done."""
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["list", "axes"]) == 1
+    assert capsys.readouterr().err == "error[CL006]: standard output is closed\n"
+
+
+def test_a_full_standard_output_is_told() -> None:
+    """A device without room: exit code 1, one line, no traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "stagemesh", "list", "axes"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error[CL006]: standard output cannot be written: no space left on device\n"
+    )
+
+
+def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other system errors are not hidden."""
+
+    def fail(_arguments: list[str]) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr("stagemesh.cli._main._run", fail)
+    with pytest.raises(OSError, match="too many"):
+        main(["list", "axes"])

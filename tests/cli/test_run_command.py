@@ -98,6 +98,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    for stage in ("thinker", "talker", "code2wav"):
+        (folder / stage).mkdir()
+        (folder / stage / "model.safetensors").write_bytes(b"weights")
     monkeypatch.setattr(stagemesh.cli._run, "Omni", Answering)
     monkeypatch.chdir(tmp_path)
     Answering.answer = result(SPOKEN)
@@ -169,7 +172,9 @@ def test_a_file_that_fails_while_it_is_written_is_told(
 ) -> None:
     """A full disk shows only then."""
     assert main(["run", model, "hi", "--output", "/dev/full"]) == 1
-    assert "error[CL001]: `/dev/full` cannot be written: no space" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "error[CL001]: `/dev/full` cannot be written: no space" in shown.err
+    assert shown.out == "Paris.\n"
 
 
 @pytest.mark.parametrize("output", ["/", "nowhere/answer.wav", "locked/answer.wav"])
@@ -205,6 +210,17 @@ def test_a_saved_plan_runs_as_it_is(model: str, capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr().err
     assert "`--async-chunk` cannot change" in shown
     assert "`--devices` cannot change" in shown
+
+
+def test_a_checkpoint_without_weights_is_planned_but_not_run(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its configuration alone is enough for a plan."""
+    (Path(model) / "talker" / "model.safetensors").unlink()
+    assert main(["plan", model]) == 0
+    assert "cannot run   `talker`: the checkpoint has no weights" in capsys.readouterr().out
+    assert main(["run", model, "hi"]) == 1
+    assert "error[RT003]" in capsys.readouterr().err
 
 
 def test_what_cannot_be_planned_is_not_run(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,7 @@ def test_every_mistake_is_told_at_its_own_place() -> None:
         (Annotated[int, Range()] | Inner, "a", "`x` must be a whole number or a mapping, got text"),
         (Annotated[int, Range(minimum=1)] | str, 0, "`x` must be `>= 1`, got `0`"),
         (int | list[int], [1, "2"], "`x[1]` must be a whole number, got text `2`"),
-        (Annotated[str, Pattern(regex="[0-9]", example="1")], "a", "`x` must be `1`, got `a`"),
+        (Annotated[str, Pattern(regex="[0-9]", example="1")], "a", "`x` must be like `1`, got `a`"),
     ],
 )
 def test_a_wrong_value_is_told_with_what_was_expected(
@@ -196,7 +196,7 @@ def test_a_refused_value_can_come_with_the_right_spelling() -> None:
 def test_a_key_is_checked_at_its_own_place() -> None:
     """Keys of mappings may have a type with a constraint."""
     kind = Mapping[Annotated[str, Pattern(regex="a[0-9]", example="a0")], int]
-    assert messages(kind, {"a1": 1, "b": 2}) == ["b: `x.b` must be `a0`, got `b`"]
+    assert messages(kind, {"a1": 1, "b": 2}) == ["b: `x.b` must be like `a0`, got `b`"]
 
 
 def test_a_long_label_is_cut_at_its_front() -> None:

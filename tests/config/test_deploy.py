@@ -148,16 +148,31 @@ def entry(text: str) -> str:
         ),
         (entry("devices: 0"), "CF012 deploy.yaml:3:14: `thinker.devices` must be text, got `0`"),
         (entry("devices: [0, 1]"), "CF012 deploy.yaml:3:14: `thinker.devices` must be text, got a"),
-        (entry("devices: a,b"), "CF013 deploy.yaml:3:14: `thinker.devices` must be `0,1`, got"),
-        (entry("devices: '-1'"), "CF013 deploy.yaml:3:14: `thinker.devices` must be `0,1`, got"),
-        (entry("devices: '0,'"), "CF013 deploy.yaml:3:14: `thinker.devices` must be `0,1`, got"),
-        (entry("devices: ''"), "CF013 deploy.yaml:3:14: `thinker.devices` must be `0,1`, got ``"),
+        (
+            entry("devices: a,b"),
+            "CF013 deploy.yaml:3:14: `thinker.devices` must be like `0,1`, got",
+        ),
+        (
+            entry("devices: '-1'"),
+            "CF013 deploy.yaml:3:14: `thinker.devices` must be like `0,1`, got",
+        ),
+        (
+            entry("devices: '0,'"),
+            "CF013 deploy.yaml:3:14: `thinker.devices` must be like `0,1`, got",
+        ),
+        (
+            entry("devices: ''"),
+            "CF013 deploy.yaml:3:14: `thinker.devices` must be like `0,1`, got ``",
+        ),
         (entry("env: {A: 1}"), "CF012 deploy.yaml:3:14: `thinker.env.A` must be text, got `1`"),
-        (entry("env: {A-B: a}"), "CF013 deploy.yaml:3:11: `thinker.env.A-B` must be `NAME`, got"),
+        (
+            entry("env: {A-B: a}"),
+            "CF013 deploy.yaml:3:11: `thinker.env.A-B` must be like `NAME`, got",
+        ),
         (entry("env: []"), "CF012 deploy.yaml:3:10: `thinker.env` must be a mapping, got a list"),
         (
             entry("output_connectors: {stage_1: shm}"),
-            "CF013 deploy.yaml:3:25: `thinker.output_connectors.stage_1` must be `to_stage_1`",
+            "CF013 deploy.yaml:3:25: `thinker.output_connectors.stage_1` must be like `to_stage_1`",
         ),
         (
             entry("tensor_parallel_size: '2'"),

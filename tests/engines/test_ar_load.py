@@ -190,3 +190,20 @@ def test_memory_counts_the_type_that_is_computed_in() -> None:
     assert cuda is not None
     assert (cpu.weights, cuda.weights) == (2000, 1000)
     assert cpu.cache == 2 * cuda.cache
+
+
+@pytest.mark.parametrize(
+    ("args", "codes"),
+    [
+        (ArOptions(max_model_len=tiny.MAX_LEN), []),
+        (ArOptions(max_model_len=tiny.MAX_LEN + 1), ["PL060"]),
+        (options(kv_cache_memory_bytes=1), ["PL061"]),
+        (options(kv_cache_memory_bytes=10**9), []),
+    ],
+)
+def test_the_plan_knows_what_loading_would_refuse(args: ArOptions, codes: list[str]) -> None:
+    """Lengths and caches are checked against the checkpoint's facts before anything is loaded."""
+    given = MemoryInput(facts=FACTS, sizes={}, args=args, device_kind="cpu")
+    assert [finding.code for finding in ENGINE.check(given)] == codes
+    blank = MemoryInput(facts=StageFacts(), sizes={}, args=args, device_kind="cpu")
+    assert not list(ENGINE.check(blank))

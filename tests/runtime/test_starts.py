@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -65,16 +66,18 @@ def children() -> set[int]:
     return {int(pid) for task in path.iterdir() for pid in (task / "children").read_text().split()}
 
 
-def test_a_stage_that_cannot_load_stops_the_start() -> None:
-    """The error names the stage and shows its last words; all others are gone."""
+def test_a_stage_that_cannot_load_stops_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """The error names the stage and the reason, the log has the traceback; all others are gone."""
     before, fds = children(), open_fds()
+    caplog.set_level(logging.INFO, logger="stagemesh")
     thinker, talker, vocoder = three_stages()
     broken = replace(talker, args={"fail_at": "load"})
     told = "stage `talker` replica `0` failed: RuntimeError"
     with pytest.raises(StartupError, match=told) as caught:
         Omni(fake_plan([thinker, broken, vocoder]))
     assert caught.value.stage == "talker"
-    assert "Traceback" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert "Traceback" in caplog.text
     assert children() == before
     assert open_fds() == fds
 

@@ -7,6 +7,8 @@ the reader of the output went away. Data goes to standard output, everything els
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 import traceback
@@ -19,6 +21,8 @@ from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import COMMANDS
 
 INTERRUPTED: Final = 130
+_OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
+"""What only a failing write gives: every other file is written where its own errors are told."""
 READER_GONE: Final = 141
 _DEBUG: Final = "show tracebacks of errors, and everything that stages write"
 
@@ -26,14 +30,25 @@ _DEBUG: Final = "show tracebacks of errors, and everything that stages write"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never raises for what a user can do."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if not isinstance(sys.stdout, io.TextIOBase):
+        sys.stderr.write("error[CL006]: standard output is closed\n")
+        return 1
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
         _forget_output()
         return READER_GONE
+    except OSError as error:
+        if error.errno not in _OUTPUT_FAULTS:
+            raise
+        _forget_output()
+        reason = os.strerror(error.errno).lower()
+        sys.stderr.write(f"error[CL006]: standard output cannot be written: {reason}\n")
+        return 1
     except SystemExit as stop:  # argparse has told what is wrong, or shown the help
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return code

@@ -37,9 +37,9 @@ def run(namespace: argparse.Namespace) -> int:
         return 1
     _check_request(namespace, made.plan)
     result = _ask(namespace, made.plan)
+    _print(namespace, result)
     if namespace.output is not None:
         _write_audio(result, namespace.output)
-    _print(namespace, result)
     return 0
 
 
@@ -100,7 +100,6 @@ def _write_audio(result: OmniResult, path: str) -> None:
                     code="RT005",
                     message="the answer has nothing to speak, so no file was written",
                     origin=Origin(layer=Layer.GLOBAL, source="--output"),
-                    help=f"the text of the answer was `{(result.text or '').strip()[:60]}`",
                 )
             ]
         )
@@ -109,6 +108,7 @@ def _write_audio(result: OmniResult, path: str) -> None:
     except OSError as error:
         message = f"`{path}` cannot be written: {(error.strerror or str(error)).lower()}"
         raise DiagnosticError([Diagnostic(code="CL001", message=message)]) from error
+    sys.stderr.write(f"wrote {result.audio.seconds:.1f} s of audio to {path}\n")
 
 
 def _print(namespace: argparse.Namespace, result: OmniResult) -> None:
@@ -117,9 +117,8 @@ def _print(namespace: argparse.Namespace, result: OmniResult) -> None:
         return
     if result.text is not None:
         sys.stdout.write(f"{result.text.strip()}\n")
+    sys.stdout.flush()
     sys.stderr.write(report_text(result))
-    if namespace.output is not None and result.audio is not None:
-        sys.stderr.write(f"wrote {result.audio.seconds:.1f} s of audio to {namespace.output}\n")
 
 
 def _as_json(namespace: argparse.Namespace, result: OmniResult) -> dict[str, object]:

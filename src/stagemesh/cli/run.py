@@ -14,7 +14,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", metavar="QUESTION", help="what to ask the model")
     parser.add_argument("--output", metavar="FILE", help="write the spoken answer as a WAV file")
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=600.0, help="give up after this long"
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=600.0,
+        help="give up on the answer after this long, once all stages are ready",
     )
     parser.add_argument("--json", action="store_true", help="print the answer and report as JSON")
 

@@ -358,12 +358,14 @@ def _annotated(annotation: Annotation, metadata: Sequence[object]) -> Checker:
             )
         if built is UNSET or built is None:
             return built
-        allowed = [str(item) for item in ranges if not item.allows(cast("float", built))]
+        allowed = [f"`{item}`" for item in ranges if not item.allows(cast("float", built))]
         allowed += [
-            item.example for item in patterns if not re.fullmatch(item.regex, cast("str", built))
+            f"like `{item.example}`"
+            for item in patterns
+            if not re.fullmatch(item.regex, cast("str", built))
         ]
         for text in allowed:
-            message = f"{place.name} must be `{text}`, got {quoted(built)}"
+            message = f"{place.name} must be {text}, got {quoted(built)}"
             run.tell("CF013", message, place.origin)
         refused = [item for item in forbidden if item.matches(cast("str", built))]
         for item in refused:

@@ -35,5 +35,6 @@ ENGINE: Final = EngineSpec(
     default_for=frozenset({ExecutionType.LLM_GENERATION}),
     options=GenerationOptions,
     memory=_memory,
+    needs_weights=True,
     factory="stagemesh.engines._generation:make_engine",
 )

@@ -109,16 +109,34 @@ def _draft(
         choice=choice,
         model_args=model_args(stage, settings, report),
         sampling=sampling(stage, settings, choice, report),
-        memory=_memory(stack, choice, request.devices.kind) if is_sound else None,
+        memory=_memory(stack, choice, request.devices.kind, settings, report) if is_sound else None,
     )
 
 
-def _memory(stack: Stack, choice: EngineChoice, device_kind: str) -> MemoryEstimate | None:
+def _memory(
+    stack: Stack,
+    choice: EngineChoice,
+    device_kind: str,
+    settings: StageSettings,
+    report: Report,
+) -> MemoryEstimate | None:
+    """Ask the engine whether it can work with its arguments, and what memory it will take."""
     if choice.spec is None or not isinstance(choice.args, choice.spec.options):
         return None
-    return choice.spec.memory(
-        MemoryInput(facts=stack.facts, sizes=stack.sizes, args=choice.args, device_kind=device_kind)
+    given = MemoryInput(
+        facts=stack.facts, sizes=stack.sizes, args=choice.args, device_kind=device_kind
     )
+    for finding in choice.spec.check(given):
+        said = settings.fields.get(finding.field or "")
+        report.add(
+            Diagnostic(
+                code=finding.code,
+                message=f"`{settings.name}`: {finding.message}",
+                origin=None if said is None else said.origin,
+                help=finding.help,
+            )
+        )
+    return choice.spec.memory(given)
 
 
 def _wish(

@@ -262,7 +262,7 @@ def _no_room(wish: Wish, devices: Devices, found: int) -> Diagnostic:
         message=f"`{wish.stage}` needs {size_text(wish.rank_bytes or 0)} on `{wish.world}` devices,"
         f" and `{found}` have room",
         notes=wish.notes,
-        help=_more_memory(devices),
+        help=_more_memory(devices, wish.rank_bytes or 0),
     )
 
 
@@ -307,12 +307,14 @@ def _check_memory(
                     Note(message=f"`{stage}` takes {size_text(amount)}", origin=origins.get(stage))
                     for stage, amount in held.items()
                 ),
-                help=_more_memory(devices),
+                help=_more_memory(devices, total),
             )
         )
 
 
-def _more_memory(devices: Devices) -> str:
+def _more_memory(devices: Devices, need: int) -> str:
+    if devices.memory_bytes is not None and need > devices.memory_bytes:
+        return "lower what the engines of these stages keep, or the number of replicas and ranks"
     if devices.shares_memory:
         return "give fewer devices with `--devices`: they divide the memory of this host evenly"
     return "give more devices, or lower what the engines of these stages keep"

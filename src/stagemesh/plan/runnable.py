@@ -17,9 +17,17 @@ def reasons(
     found = [] if pipeline.planning_only is None else [pipeline.planning_only]
     for draft in drafts:
         found += _of_stage(draft)
+    if pipeline.planning_only is None:
+        found += [reason for draft in drafts for reason in _without_weights(draft)]
     if devices.imaginary:
         found.append(f"the `{devices.kind}` devices are imaginary")
     return tuple(found)
+
+
+def _without_weights(draft: StageDraft) -> Iterator[str]:
+    spec, stage = draft.choice.spec, draft.stage
+    if spec is not None and spec.needs_weights and draft.stack.facts.weight_bytes is None:
+        yield f"`{stage.model_stage}`: the checkpoint has no weights in `{stage.model_subdir}`"
 
 
 def _of_stage(draft: StageDraft) -> Iterator[str]:

@@ -6,7 +6,7 @@ import array
 import sys
 import wave
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ _PEAK: Final = 32767
 class Audio:
     """A waveform."""
 
-    samples: bytes
+    samples: bytes = field(repr=False)
     """Little-endian float32, nominally in [-1, 1]."""
     sampling_rate: int
     """Samples per second."""
@@ -53,7 +53,7 @@ class Audio:
         pcm = array.array("h", (round(max(-1.0, min(1.0, value)) * _PEAK) for value in floats))
         if sys.byteorder == "big":
             pcm.byteswap()
-        with wave.open(str(path), "wb") as file:
+        with Path(path).open("wb") as raw, wave.open(raw, "wb") as file:
             file.setnchannels(1)
             file.setsampwidth(2)
             file.setframerate(self.sampling_rate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from stagemesh.runtime.audio import Audio
@@ -128,7 +128,7 @@ class OmniResult:
     """All text, or `None` when no stage gave any."""
     audio: Audio | None
     """All audio, or `None` when no stage gave any."""
-    outputs: tuple[OmniOutput, ...]
+    outputs: tuple[OmniOutput, ...] = field(repr=False)
     """The outputs as they appeared."""
     report: tuple[StageReport, ...]
     """What each stage did, by ascending stage id."""

@@ -75,8 +75,8 @@ class StageProcess:
         self.kill()
 
     def last_words(self) -> str:
-        """The last lines that it wrote."""
-        return self._output.last_lines()
+        """The last lines that it wrote, where they are all that is known of its end."""
+        return "" if self._fatal is not None else self._output.last_lines()
 
     def _on_message(self, message: Message, fds: tuple[int, ...]) -> None:
         match message:

@@ -51,6 +51,8 @@ class Finding:
     """What to write instead."""
     axes: tuple[str, ...] = ()
     """Other axes whose values matter; the planner points to where they were set."""
+    field: str | None = None
+    """Stage field at fault, for findings of an engine; the planner points to where it was set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

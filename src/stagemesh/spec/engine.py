@@ -11,12 +11,13 @@ ever spins. `step` may block for one model step, never for work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from stagemesh.spec.axis import Finding
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.payload import MetaValue, Payload
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
@@ -197,6 +198,14 @@ def _unknown_memory(_given: MemoryInput) -> MemoryEstimate | None:
     return None
 
 
+EngineCheck: TypeAlias = Callable[[MemoryInput], Iterable[Finding]]
+"""What an engine has against its arguments, given what the checkpoint says."""
+
+
+def _no_findings(_given: MemoryInput) -> Iterable[Finding]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     """The declaration of an engine."""
@@ -219,5 +228,9 @@ class EngineSpec:
     """Dataclass of the request parameters that it takes."""
     memory: MemoryModel = _unknown_memory
     """Its memory model."""
+    check: EngineCheck = _no_findings
+    """Its rules over arguments and facts."""
+    needs_weights: bool = False
+    """Whether it loads weight files, so that a checkpoint without them cannot be run."""
     factory: str
     """Reference of a function `(EngineContext) -> Engine`."""

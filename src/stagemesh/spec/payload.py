@@ -42,7 +42,7 @@ class Buffer:
     """A key of `DTYPE_BYTES`."""
     shape: tuple[int, ...]
     """Sizes of the dimensions; an empty tuple is a scalar."""
-    data: memoryview
+    data: memoryview = field(repr=False)
     """The bytes, C-contiguous, format `B`, of exactly `num_bytes`."""
 
     @property

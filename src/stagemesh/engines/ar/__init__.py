@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stagemesh.engines.ar.memory import estimate
+from stagemesh.engines.ar.memory import check, estimate
 from stagemesh.engines.ar.options import ArOptions, ArParams
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.pipeline import ExecutionType
@@ -22,5 +22,7 @@ ENGINE: Final = EngineSpec(
     options=ArOptions,
     params=ArParams,
     memory=estimate,
+    check=check,
+    needs_weights=True,
     factory="stagemesh.engines.ar.engine:make_engine",
 )

@@ -23,7 +23,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --no-input --const
 export OMP_NUM_THREADS ?= 1
 
 # Least branch coverage, in percent, of the rooms that planning is made of.
-COVERAGE_FLOOR ?= 0
+COVERAGE_FLOOR ?= 100
 COVERAGE_ROOMS := src/stagemesh/spec/*,src/stagemesh/axes/*,src/stagemesh/config/*,src/stagemesh/plan/*,src/stagemesh/cli/*
 
 QUESTION ?= What is the capital of France?

@@ -299,3 +299,17 @@ def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(monkeypatch: pytest.Mon
     monkeypatch.setattr("stagemesh.cli._main._run", fail)
     with pytest.raises(OSError, match="too many"):
         main(["list", "axes"])
+
+
+def test_a_full_disk_behind_standard_output_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a write can run out of room, so that is what is said."""
+
+    def fail(_arguments: list[str]) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr("stagemesh.cli._main._run", fail)
+    monkeypatch.setattr("stagemesh.cli._main._forget_output", lambda: None)
+    assert main(["list", "axes"]) == 1
+    assert "error[CL006]: standard output cannot be written" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ from stagemesh.connectors.shared_memory import CONNECTOR
 from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.values import CheckpointPlan, Plan
+from stagemesh.spec.axis import Finding
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
 from stagemesh.spec.facts import StageFacts
@@ -54,6 +55,12 @@ def _memory(given: MemoryInput) -> MemoryEstimate | None:
     return MemoryEstimate(weights=given.facts.weight_bytes, cache=2, workspace=1)
 
 
+def _check(given: MemoryInput) -> Iterator[Finding]:
+    if given.args == ToyOptions(max_num_seqs=13):
+        yield Finding(code="TY001", message="`13` is too many", help="less", field="max_num_seqs")
+        yield Finding(code="TY002", message="it is the kind of device", field="elsewhere")
+
+
 TOY: Final = EngineSpec(
     name="toy",
     summary="executes `tp` and runs everything but diffusion",
@@ -63,6 +70,7 @@ TOY: Final = EngineSpec(
     options=ToyOptions,
     params=ToyParams,
     memory=_memory,
+    check=_check,
     factory="nowhere:factory",
 )
 PICTURE: Final = EngineSpec(

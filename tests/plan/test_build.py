@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagemesh.plan.build import PlanRequest
+from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
-from tests.plan.making import Said, axis, codes, pipeline, planned, request, solo, stage
+from tests.plan.making import Said, axis, catalog, codes, pipeline, planned, request, solo, stage
 
 RANKS = ("dp", "pp", "tp", "cp")
 
@@ -130,3 +130,14 @@ def test_only_final_stages_name_a_modality() -> None:
     plan = planned(request(two_stages()))
     assert [each.final_output_type for each in plan.stages] == ["text", None]
     assert plan.stage(1).input_sources == (0,)
+
+
+def test_what_an_engine_has_against_its_arguments_is_told() -> None:
+    """At the field where it was set, or without a place."""
+    said = Said(fields={"max_num_seqs": 13})
+    found = build(request(solo(), {"thinker": said}), catalog()).diagnostics
+    assert [(each.code, each.origin is None) for each in found] == [
+        ("TY001", False),
+        ("TY002", True),
+    ]
+    assert found[0].message == "`thinker`: `13` is too many"

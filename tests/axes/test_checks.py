@@ -40,6 +40,7 @@ def look(
         stage="thinker",
         execution_type=ExecutionType.LLM_AR,
         sizes=sizes,
+        routing=axis.routing,
         options=axis.options(**(options or {})),
         facts=facts,
         world=world,

@@ -18,8 +18,8 @@ from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
     ExecutionType,
-    JsonObject,
     PipelineConfig,
     StagePipelineConfig,
 )
@@ -77,9 +77,9 @@ CONNECTOR: Final = ConnectorSpec(
 )
 
 
-def read_facts(config: JsonObject) -> Mapping[str, StageFacts]:
+def read_facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     """Trust the file, as a careless model would."""
-    thinker = config["thinker"]
+    thinker = configs.root["thinker"]
     assert isinstance(thinker, Mapping)
     return {"thinker": StageFacts(num_layers=thinker["layers"])}
 

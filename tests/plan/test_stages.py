@@ -94,7 +94,22 @@ def test_a_field_that_the_engine_does_not_take_is_refused() -> None:
     """Nothing that is written is ignored."""
     [found] = errors(request(solo(), said(max_num_seq=2)))
     assert found.message == "engine `toy` of `thinker` takes no `max_num_seq`"
-    assert found.help == "did you mean `max_num_seqs`? allowed here: `max_num_seqs`"
+    assert found.help == "did you mean `max_num_seqs`?"
+
+
+def test_a_field_of_another_kind_of_stage_is_refused() -> None:
+    """The message names the kind that has it."""
+    [found] = errors(request(solo(), said(vae_use_tiling=True)))
+    assert found.code == "PL027"
+    assert found.message == "`thinker` is a `llm_ar` stage, which has no `vae_use_tiling`"
+    assert found.help == "`vae_use_tiling` is a field of `diffusion` stages; leave it out"
+
+
+def test_a_field_on_which_the_engine_does_not_act_makes_the_plan_not_runnable() -> None:
+    """It is kept, shown, and never silently lost."""
+    plan = planned(request(solo(), said(enforce_eager=True)))
+    assert plan.stages[0].stage_args == {"enforce_eager": True}
+    assert "`thinker`: engine `toy` does not act on `enforce_eager` yet" in plan.not_runnable
 
 
 def test_an_argument_has_the_type_that_the_stages_own_engine_declares() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import Combine, DuplicateWithCondTag
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -32,6 +32,6 @@ AXIS = Axis(
     aggregation=Combine(),
     owner=Owner.ENGINE,
     mesh_position=1,
-    deploy_field="cfg_parallel_size",
+    deploy_fields=(DeployField(name="cfg_parallel_size"),),
     check=_check,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagemesh.spec.axis import Axis, Owner, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
 from stagemesh.spec.patterns import Policy, RouteByStage, Union
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -16,5 +16,5 @@ AXIS = Axis(
     owner=Owner.ENGINE,
     policies=(Policy.ROUND_ROBIN, Policy.RANDOM, Policy.LEAST_QUEUE),
     mesh_position=0,
-    deploy_field="data_parallel_size",
+    deploy_fields=(DeployField(name="data_parallel_size", pipeline_wide=True),),
 )

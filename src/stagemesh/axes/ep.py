@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import ENABLED, Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import Broadcast, Union
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -35,8 +35,7 @@ AXIS = Axis(
     routing=Broadcast(),
     aggregation=Union(),
     owner=Owner.ENGINE,
-    deploy_field="enable_expert_parallel",
-    deploy_field_is_flag=True,
+    deploy_fields=(DeployField(name="enable_expert_parallel", member=ENABLED),),
     size_from={
         ExecutionType.LLM_AR: ("tp", "dp"),
         ExecutionType.LLM_GENERATION: ("tp", "dp"),

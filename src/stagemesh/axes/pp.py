@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import PipelineMicrobatch, StitchPipeline
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -32,6 +32,6 @@ AXIS = Axis(
     aggregation=StitchPipeline(),
     owner=Owner.ENGINE,
     mesh_position=2,
-    deploy_field="pipeline_parallel_size",
+    deploy_fields=(DeployField(name="pipeline_parallel_size", pipeline_wide=True),),
     check=_check,
 )

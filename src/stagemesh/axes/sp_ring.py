@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagemesh.spec.axis import Axis, Owner, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
 from stagemesh.spec.patterns import GatherDim, ShardSequence
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -15,5 +15,5 @@ AXIS = Axis(
     aggregation=GatherDim(),
     owner=Owner.ENGINE,
     mesh_position=4,
-    deploy_field="ring_degree",
+    deploy_fields=(DeployField(name="ring_degree"),),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import GatherDim, ShardSequence
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -45,7 +45,7 @@ AXIS = Axis(
     aggregation=GatherDim(),
     owner=Owner.ENGINE,
     mesh_position=5,
-    deploy_field="ulysses_degree",
+    deploy_fields=(DeployField(name="ulysses_degree"),),
     options=Options,
     check=_check,
 )

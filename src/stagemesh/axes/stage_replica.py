@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagemesh.spec.axis import Axis, Owner, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
 from stagemesh.spec.patterns import FanInByStage, Policy, RouteByStage
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -15,5 +15,5 @@ AXIS = Axis(
     aggregation=FanInByStage(),
     owner=Owner.DELEGATED,
     policies=(Policy.ROUND_ROBIN, Policy.RANDOM, Policy.LEAST_QUEUE),
-    deploy_field="num_replicas",
+    deploy_fields=(DeployField(name="num_replicas"),),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Broadcast, TakeRank
 from stagemesh.spec.pipeline import ExecutionType
@@ -57,6 +57,6 @@ AXIS = Axis(
     aggregation=TakeRank(),
     owner=Owner.ENGINE,
     mesh_position=6,
-    deploy_field="tensor_parallel_size",
+    deploy_fields=(DeployField(name="tensor_parallel_size"),),
     check=_check,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import ShardSpatial, StitchSpatial
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -37,7 +37,7 @@ AXIS = Axis(
     routing=ShardSpatial(),
     aggregation=StitchSpatial(),
     owner=Owner.ENGINE,
-    deploy_field="vae_patch_parallel_size",
+    deploy_fields=(DeployField(name="vae_patch_parallel_size"),),
     options=Options,
     check=_check,
 )

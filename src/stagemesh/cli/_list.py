@@ -84,7 +84,7 @@ def _axis(axis: Axis, engines: Iterable[EngineSpec]) -> dict[str, object]:
         "aggregation": type(axis.aggregation).__name__,
         "owner": axis.owner.value,
         "policies": [policy.value for policy in axis.policies],
-        "deploy_field": axis.deploy_field,
+        "deploy_fields": [sets.name for sets in axis.deploy_fields],
         "options": _names(axis.options),
         "excludes": dict(axis.excludes),
         "executed_by": [engine.name for engine in engines if axis.name in engine.executes],

@@ -17,7 +17,7 @@ from stagemesh.config.tree import quoted
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.origin import Layer, Origin
-from stagemesh.spec.pipeline import JsonObject, PipelineConfig
+from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject, PipelineConfig
 
 CONFIG_FILE: Final = "config.json"
 _DIFFUSERS_FILE: Final = "model_index.json"
@@ -39,7 +39,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigFile:
+class ConfigFile(CheckpointConfigs):
     """A checkpoint's configuration file as it was read."""
 
     folder: Path
@@ -48,6 +48,22 @@ class ConfigFile:
     """The content."""
     digest: str
     """SHA-256 of the file."""
+
+    @property
+    def root(self) -> JsonObject:
+        """The content."""
+        return self.config
+
+    def component(self, folder: str) -> JsonObject:
+        """The content of the file in a folder of the checkpoint."""
+        try:
+            parsed: object = json.loads((self.folder / folder / CONFIG_FILE).read_bytes())
+        except FileNotFoundError:
+            return {}
+        if not isinstance(parsed, Mapping):
+            message = f"`{folder}/{CONFIG_FILE}` must hold an object"
+            raise TypeError(message)
+        return parsed
 
     @property
     def origin(self) -> Origin:
@@ -160,7 +176,7 @@ def _facts(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> dict[str, St
     if pipeline.facts is None:
         return {}
     try:
-        read = dict(pipeline.facts(file.config))
+        read = dict(pipeline.facts(file))
     except Exception as error:  # noqa: BLE001  a model is a plug-in: what it trips over is the file's
         message = f"`{CONFIG_FILE}` has a value that `{pipeline.model_type}` cannot use"
         reason = f"reading it failed with `{type(error).__name__}: {error}`"

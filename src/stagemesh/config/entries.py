@@ -9,6 +9,7 @@ from stagemesh.config.fields import StageField
 from stagemesh.config.patch import Patch, patches_of
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
+from stagemesh.spec.axis import ENABLED, SIZE, DeployField
 from stagemesh.spec.unset import UNSET
 
 NESTED = ("engine_args", "runtime")
@@ -39,17 +40,28 @@ def _field_patches(
     refused = value is not None and field.check(value, place, run) is UNSET
     if refused:
         yield Patch(stage_id=stage_id, path=(field.name,), value=UNSET, origin=place.origin)
-    elif field.axis is None:
+    elif field.axis is None or field.sets is None:
         yield from patches_of(stage_id, (field.name,), value, place)
-    elif value is None:
-        path = ("axes", field.axis.name)
-        yield Patch(stage_id=stage_id, path=path, value=None, origin=place.origin)
     else:
-        is_flag = field.axis.deploy_field_is_flag
-        size = {} if is_flag else {"size": value}
-        yield from axis_patches(
-            stage_id, field.axis.name, {"enabled": value if is_flag else True, **size}, place
-        )
+        yield from _axis_field(stage_id, field.axis.name, field.sets, value, place)
+
+
+def _axis_field(
+    stage_id: int, axis: str, sets: DeployField, value: object, place: Place
+) -> Iterator[Patch]:
+    """Patches of a field that says something about an axis; `None` takes back what it says."""
+    is_option = sets.member not in (ENABLED, SIZE)
+    if value is None:
+        path = ("axes", axis, "options", sets.member) if is_option else ("axes", axis)
+        yield Patch(stage_id=stage_id, path=path, value=None, origin=place.origin)
+        return
+    options = {**sets.implies, **({sets.member: value} if is_option else {})}
+    size = {SIZE: value} if sets.member == SIZE else {}
+    enabled = value if sets.member == ENABLED else True
+    yield from axis_patches(stage_id, axis, {ENABLED: enabled, **size}, place)
+    for name, option in options.items():
+        path = ("axes", axis, "options", name)
+        yield Patch(stage_id=stage_id, path=path, value=option, origin=place.origin)
 
 
 def axis_patches(

@@ -60,7 +60,7 @@ def _conflict(
     patch: Patch, lower: Sourced[object], stages: Stages, axes: Mapping[str, Axis]
 ) -> Diagnostic:
     axis = str(patch.path[1])
-    field = axes[axis].deploy_field
+    field = next((sets.name for sets in axes[axis].deploy_fields), axis)
     here, there = quoted(patch.value), quoted(lower.value)
     return Diagnostic(
         code="AX006",

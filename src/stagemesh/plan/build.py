@@ -124,7 +124,11 @@ def _memory(
     if choice.spec is None or not isinstance(choice.args, choice.spec.options):
         return None
     given = MemoryInput(
-        facts=stack.facts, sizes=stack.sizes, args=choice.args, device_kind=device_kind
+        facts=stack.facts,
+        sizes=stack.sizes,
+        args=choice.args,
+        stage_args=choice.stage_args,
+        device_kind=device_kind,
     )
     for finding in choice.spec.check(given):
         said = settings.fields.get(finding.field or "")

@@ -34,6 +34,7 @@ def check_stack(stack: Stack, report: Report) -> bool:
             stage=stack.stage.model_stage,
             execution_type=stack.stage.execution_type,
             sizes=stack.sizes,
+            routing=item.routing,
             options=item.options,
             facts=stack.facts,
             world=stack.world,

@@ -37,6 +37,7 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
 def _stage(stage: StagePlan, plan: Plan, catalog: Catalog) -> dict[str, object]:
     said: dict[str, object] = {
         **stage.engine_args,
+        **stage.stage_args,
         "stage_id": stage.stage_id,
         "env": stage.env,
         "default_sampling_params": _sampling(stage, plan, catalog),

@@ -35,6 +35,10 @@ def _of_stage(draft: StageDraft) -> Iterator[str]:
     if spec is None:
         yield f"`{name}`: no engine runs `{draft.stage.execution_type.value}` stages yet"
         return
+    if spec.planning_only is not None:
+        yield f"`{name}`: {spec.planning_only}"
+    for field in draft.choice.stage_args:
+        yield f"`{name}`: engine `{spec.name}` does not act on `{field}` yet"
     for item in draft.stack.axes:
         axis = item.axis
         if axis.role is WorldRole.NO_RANKS:

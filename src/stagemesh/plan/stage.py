@@ -72,6 +72,7 @@ def plan_stage(
         axes=tuple(_axis(item, stack.mesh) for item in stack.axes),
         bindings=_bindings(stack),
         engine_args=plain_fields(draft.choice.args),
+        stage_args=draft.choice.stage_args,
         model_args=draft.model_args,
         sampling=draft.sampling,
         env=_env(settings),

@@ -151,6 +151,8 @@ class StagePlan:
     """Hooks and kernels in the order they are bound."""
     engine_args: Mapping[str, object]
     """Arguments of the engine, defaults filled in."""
+    stage_args: Mapping[str, object]
+    """Given fields of the stage's kind on which the engine does not act yet."""
     model_args: Mapping[str, object]
     """`additional_config`, defaults filled in."""
     sampling: Mapping[str, object]

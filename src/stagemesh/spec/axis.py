@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
@@ -65,6 +65,8 @@ class StackView:
     """How the stage computes."""
     sizes: Mapping[str, int]
     """Size of every declared axis."""
+    routing: Routing
+    """Routing of the axis that is asked, its policy chosen."""
     options: object
     """Options of the axis that is asked: an instance of its `options` type."""
     facts: StageFacts
@@ -85,6 +87,26 @@ Check: TypeAlias = Callable[[StackView], Iterable[Finding]]
 
 def _no_findings(_view: StackView) -> Iterable[Finding]:
     return ()
+
+
+ENABLED: Final = "enabled"
+"""Member of an axis that a boolean stage field switches on or off."""
+SIZE: Final = "size"
+"""Member of an axis that holds its degree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployField:
+    """A stage field that says something about an axis, as an entry of a strategy would."""
+
+    name: str
+    """The field, such as `tensor_parallel_size`."""
+    member: str = SIZE
+    """What it sets: `SIZE`, `ENABLED`, or the name of one of the axis' options."""
+    implies: Mapping[str, object] = field(default_factory=dict)
+    """Options that it sets besides, such as how keys and values are exchanged."""
+    pipeline_wide: bool = False
+    """Whether the root of a deploy file may give it for every stage that it fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +131,8 @@ class Axis:
     """Policies that `routing:` may name; empty when the routing is fixed."""
     mesh_position: int | None = None
     """Order of the ranks, slow to fast, for axes that multiply ranks."""
-    deploy_field: str | None = None
-    """Stage field of the deploy file that sets the same size."""
-    deploy_field_is_flag: bool = False
-    """Whether that field is a boolean that switches the axis on, its size being `size_from`."""
+    deploy_fields: tuple[DeployField, ...] = ()
+    """Stage fields of deploy files and flags that set the same values; the first is its size."""
     size_from: Mapping[ExecutionType, tuple[str, ...]] = field(default_factory=dict)
     """Axes whose product must equal the size, by stage kind; empty when the size is free."""
     overlay: tuple[str, ...] | None = None

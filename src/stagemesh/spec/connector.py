@@ -88,10 +88,12 @@ class ConnectorSpec:
     """Whether it carries the edges for which no connector was named; one of all connectors does."""
     options: type = NoOptions
     """Dataclass of what `extra` may hold."""
-    sender: str
-    """Reference of a function `(options) -> Sender`."""
-    receiver: str
-    """Reference of a `ReceiverFactory`."""
+    sender: str | None = None
+    """Reference of a function `(options) -> Sender`; `None` when it only plans yet."""
+    receiver: str | None = None
+    """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
+    planning_only: str | None = None
+    """Why it can be planned but not run yet, or `None` when it runs."""
 
 
 class SenderFactory(Protocol):

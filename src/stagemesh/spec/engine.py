@@ -171,6 +171,10 @@ class MemoryInput:
     """Engine arguments: an instance of the declaration's `options`."""
     device_kind: str
     """Kind of the devices: `cpu`, `cuda`, or the name of an imaginary one."""
+    stage_args: Mapping[str, object] = field(default_factory=dict)
+    """Given fields of the stage's kind that are no arguments of the engine."""
+    device_memory_bytes: int | None = None
+    """Bytes of one device, when they are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,5 +236,7 @@ class EngineSpec:
     """Its rules over arguments and facts."""
     needs_weights: bool = False
     """Whether it loads weight files, so that a checkpoint without them cannot be run."""
-    factory: str
-    """Reference of a function `(EngineContext) -> Engine`."""
+    factory: str | None = None
+    """Reference of a function `(EngineContext) -> Engine`; `None` when it only plans yet."""
+    planning_only: str | None = None
+    """Why it can be planned but not run yet, or `None` when it runs."""

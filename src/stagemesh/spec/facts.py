@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,20 @@ class StageFacts:
     """Width of one attention head."""
     vocab_size: int | None = None
     """Rows of the embedding table."""
+    moe_intermediate_size: int | None = None
+    """Inner width of one expert."""
+    num_experts_per_tok: int | None = None
+    """Experts that one token visits."""
     max_model_len: int | None = None
     """Longest sequence in tokens."""
+    sequence_length: int | None = None
+    """Tokens of one forward of a denoiser at the model's own size of picture or clip."""
+    text_length: int | None = None
+    """Of those, tokens of the prompt that attention joins to the others; 0 when it does not."""
+    num_parameters: int | None = None
+    """Weights of the network, where they follow from its configuration."""
+    component_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the weight files of each component, such as `transformer` or `vae`."""
     guidance: bool | None = None
     """Whether the model takes classifier-free guidance."""
     weight_bytes: int | None = None

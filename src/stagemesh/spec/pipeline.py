@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.facts import StageFacts
 
 JsonObject: TypeAlias = Mapping[str, object]
 """A parsed JSON object."""
 
-FactsReader: TypeAlias = Callable[[JsonObject], Mapping[str, StageFacts]]
-"""Reads a checkpoint's `config.json` into facts per stage name; what is missing stays `None`."""
+
+class CheckpointConfigs(Protocol):
+    """The configuration files of a checkpoint, read on demand."""
+
+    @property
+    def root(self) -> JsonObject:
+        """Return `config.json`, or `model_index.json` where that is what the folder has."""
+        ...
+
+    def component(self, folder: str) -> JsonObject:
+        """Return the configuration file in a folder of the checkpoint; empty when it has none."""
+        ...
+
+
+FactsReader: TypeAlias = Callable[[CheckpointConfigs], Mapping[str, StageFacts]]
+"""Reads a checkpoint's files into facts per stage name; what is missing stays `None`."""
+
+ConfigPredicate: TypeAlias = Callable[[JsonObject], bool]
+"""Whether a checkpoint's own configuration is one of this pipeline."""
 
 
 OUTPUT_TYPES: Final = ("text", "image", "audio", "latent", "token_ids")
@@ -58,6 +76,18 @@ class StagePipelineConfig:
     """What its engine puts out: names of `OUTPUT_TYPES`, several joined by `+` or `,`."""
     model_subdir: str = "."
     """Folder of its weights inside the checkpoint."""
+    weight_folders: tuple[str, ...] = ()
+    """Folders whose weight files make up its weights; `model_subdir` when it is empty."""
+    model_arch: str | None = None
+    """Architecture of its network; the pipeline's when it is not given."""
+    hf_config_name: str | None = None
+    """Section of the checkpoint's configuration that describes its network, keys joined by dots."""
+    requires_multimodal_data: bool = False
+    """Whether it takes pictures, clips or sounds from the request."""
+    supports_native_mrv2_data_plane: bool = False
+    """Whether model runner `v2` hands its payloads on without a copy."""
+    is_guided: bool | None = None
+    """Whether it takes classifier-free guidance, where the checkpoint does not say."""
     loader: str | None = None
     """Reference of the network's loader; `None` where the engine knows how to load it."""
     options: type = NoOptions
@@ -68,6 +98,8 @@ class StagePipelineConfig:
     """Parameters that a deploy file cannot override."""
     async_chunk_process_next_stage_input_func: str | None = None
     """Reference of a `BridgeFactory` that makes the next stage's input, chunk by chunk."""
+    custom_process_input_func: str | None = None
+    """Reference of a `BridgeFactory` for what comes in, whatever the stages before it hand over."""
     custom_process_next_stage_input_func: str | None = None
     """Reference of a `BridgeFactory` for handing over the whole payload at once."""
     produces_chunks: bool = False
@@ -86,8 +118,20 @@ class PipelineConfig:
     """The stages, by ascending id."""
     default_deploy_config_name: str
     """Name of the deploy file that ships with the model, without `.yaml`."""
+    model_arch: str | None = None
+    """Architecture of the networks, for stages that name none."""
     hf_architectures: tuple[str, ...] = ()
     """Architectures in `config.json` that it answers to when the `model_type` is not its own."""
+    hf_config_predicate: ConfigPredicate | None = None
+    """Chooses between pipelines whose `model_type` or architectures are the same."""
+    diffusers_class_names: tuple[str, ...] = ()
+    """Names of `_class_name` in `model_index.json` that it answers to."""
+    variant_of: str | None = None
+    """Pipeline of which it is another cut; it is chosen by `pipeline:` in a deploy file alone."""
+    stage_cli_aliases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Stage fields that mean a field of one stage: name to stage name and field."""
+    duplex: DuplexModel | None = None
+    """What it can do in full-duplex sessions; `None` when it has none."""
     facts: FactsReader | None = None
     """Reader of the checkpoint's facts."""
     planning_only: str | None = None

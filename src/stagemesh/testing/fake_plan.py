@@ -57,6 +57,7 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         replicas=replicas,
         axes=(),
         bindings=(),
+        stage_args={},
         engine_args=stage.args,
         model_args={},
         sampling=stage.sampling,

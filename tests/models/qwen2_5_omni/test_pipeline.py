@@ -10,6 +10,7 @@ import pytest
 from stagemesh.models.qwen2_5_omni.pipeline import QWEN2_5_OMNI
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import JsonObject
+from stagemesh.testing.configs import MemoryConfigs
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "qwen2_5_omni" / "config.json"
 
@@ -17,7 +18,7 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "qwen2_5_omni" / "config.json
 def facts(config: JsonObject) -> dict[str, StageFacts]:
     """Read the facts of every stage."""
     assert QWEN2_5_OMNI.facts is not None
-    return dict(QWEN2_5_OMNI.facts(config))
+    return dict(QWEN2_5_OMNI.facts(MemoryConfigs(files={".": config})))
 
 
 def test_the_public_numbers_are_read_from_their_nesting() -> None:

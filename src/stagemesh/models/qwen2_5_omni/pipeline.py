@@ -12,14 +12,15 @@ from typing import Final
 from stagemesh.models._facts import count, decoder, section
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
     ExecutionType,
-    JsonObject,
     PipelineConfig,
     StagePipelineConfig,
 )
 
 
-def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
+def _facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
+    config = configs.root
     dit = section(config, "token2wav_config", "dit_config")
     return {
         "thinker": decoder(section(config, "thinker_config", "text_config")),

@@ -20,6 +20,8 @@ from stagemesh.testing.engine_conformance import EngineCase, EngineConformance, 
 from stagemesh.testing.engine_context import engine_context
 from tests.engines import tiny
 
+pytestmark = pytest.mark.slow
+
 VOCABULARY = tiny.CONFIGS["llama"].vocab_size
 WORDS = ("seven", "ideas", "programme")
 FOLDER = Path(__file__).parent

@@ -17,6 +17,8 @@ from stagemesh.testing.engine_context import engine_context
 from tests.engines import tiny
 from tests.engines.counting import SpellingModule, SpellingParams
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = engine_context(
     GenerationOptions(max_num_seqs=2), stage="talker", loader="tests.engines.counting:load"
 )

@@ -15,6 +15,8 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.running import Running
 from tests.runtime.started import Started
 
+pytestmark = pytest.mark.slow
+
 IDLE = {0: (0,), 1: (0,), 2: (0,)}
 FAILING = {"fail_at": "step"}
 STALLING = {"fail_at": "stall"}
@@ -31,7 +33,7 @@ def no_collector() -> Iterator[None]:
 
 def records() -> int:
     """Records of requests that are still in memory."""
-    return sum(isinstance(found, Running | RequestMachine) for found in gc.get_objects())
+    return sum(type(found) in (Running, RequestMachine) for found in gc.get_objects())
 
 
 async def ask(

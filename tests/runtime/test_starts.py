@@ -24,6 +24,8 @@ from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.runtime.started import WAIT_S, wait_for_exit
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run with it ignored

@@ -15,6 +15,8 @@ from stagemesh.engines.ar.options import ArOptions
 from stagemesh.spec.engine import EngineOutput
 from tests.engines import tiny
 
+pytestmark = pytest.mark.slow
+
 KINDS = sorted(tiny.CONFIGS)
 
 

@@ -23,6 +23,8 @@ from stagemesh.spec.engine import MemoryInput
 from stagemesh.spec.facts import StageFacts
 from tests.engines import tiny
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 TOKEN_BYTES = 3 * 2 * 2 * 8 * 4
 FACTS = StageFacts(

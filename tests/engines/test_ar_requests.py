@@ -16,6 +16,8 @@ from stagemesh.spec.engine import EngineRequest, FaultKind, Finish
 from stagemesh.spec.payload import Buffer, Payload
 from tests.engines import tiny
 
+pytestmark = pytest.mark.slow
+
 PROMPT = list(range(10, 30))
 
 

@@ -16,9 +16,11 @@ from stagemesh.engines.fake import FakeOptions
 from stagemesh.engines.generation import GenerationOptions
 from stagemesh.spec.engine import Engine, EngineContext
 from stagemesh.spec.payload import Payload
-from stagemesh.spec.pipeline import NoOptions
 from stagemesh.testing.engine_conformance import EngineCase, EngineConformance, joined_text
+from stagemesh.testing.engine_context import engine_context
 from tests.engines import tiny
+
+pytestmark = pytest.mark.slow
 
 VOCABULARY = tiny.CONFIGS["llama"].vocab_size
 WORDS = ("seven", "ideas", "programme")
@@ -27,20 +29,7 @@ FOLDER = Path(__file__).parent
 
 def context(args: object, loader: str | None = None) -> EngineContext:
     """Return what an engine that reads no checkpoint is given."""
-    return EngineContext(
-        stage="stage",
-        checkpoint=FOLDER,
-        model_subdir=".",
-        loader=loader,
-        device="cpu",
-        rank=0,
-        world_size=1,
-        async_chunk=True,
-        owns_tokenizer=False,
-        args=args,
-        model_args=NoOptions(),
-        model_params=NoOptions,
-    )
+    return engine_context(args, checkpoint=FOLDER, loader=loader)
 
 
 class WordCase:

@@ -11,25 +11,12 @@ import pytest
 
 from stagemesh.engines._fake import EXIT_CODE, FakeEngine
 from stagemesh.engines.fake import ENGINE, FakeOptions
-from stagemesh.spec.engine import EngineContext, EngineRequest, FaultKind, Finish, MemoryInput
+from stagemesh.spec.engine import EngineRequest, FaultKind, Finish, MemoryInput
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.payload import Buffer, Payload
-from stagemesh.spec.pipeline import NoOptions
+from stagemesh.testing.engine_context import engine_context
 
-CONTEXT = EngineContext(
-    stage="any",
-    checkpoint=Path(),
-    model_subdir=".",
-    loader=None,
-    device="cpu",
-    rank=0,
-    world_size=1,
-    async_chunk=False,
-    owns_tokenizer=False,
-    args=FakeOptions(),
-    model_args=NoOptions(),
-    model_params=NoOptions,
-)
+CONTEXT = engine_context(FakeOptions(), async_chunk=False)
 EXITING = """
 from tests.engines.test_fake import fake, given
 engine = fake(fail_at="exit", num_outputs=2, fail_step=1)

@@ -9,26 +9,18 @@ import pytest
 
 from stagemesh.engines._generation import GenerationEngine
 from stagemesh.engines.generation import ENGINE, GenerationOptions
-from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest, FaultKind, MemoryInput
+from stagemesh.spec.engine import EngineOutput, EngineRequest, FaultKind, MemoryInput
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.generation import ModuleContext
 from stagemesh.spec.pipeline import NoOptions
+from stagemesh.testing.engine_context import engine_context
 from tests.engines import tiny
 from tests.engines.counting import SpellingModule, SpellingParams
 
-CONTEXT = EngineContext(
-    stage="talker",
-    checkpoint=Path(),
-    model_subdir=".",
-    loader="tests.engines.counting:load",
-    device="cpu",
-    rank=0,
-    world_size=1,
-    async_chunk=True,
-    owns_tokenizer=False,
-    args=GenerationOptions(max_num_seqs=2),
-    model_args=NoOptions(),
-    model_params=NoOptions,
+pytestmark = pytest.mark.slow
+
+CONTEXT = engine_context(
+    GenerationOptions(max_num_seqs=2), stage="talker", loader="tests.engines.counting:load"
 )
 
 

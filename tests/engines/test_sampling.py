@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from stagemesh.engines.ar.options import ArParams
 from stagemesh.engines.ar.sampling import Sampler, pick_all
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 SCORES = torch.tensor([0.0, 4.0, 3.0, 2.0, 1.0, -9.0])
 

@@ -24,7 +24,7 @@ from stagemesh.engines.ar.engine import ArEngine
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.spec.engine import EngineContext, EngineOutput, EngineRequest
 from stagemesh.spec.payload import Buffer, Payload
-from stagemesh.spec.pipeline import NoOptions
+from stagemesh.testing.engine_context import engine_context
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}<answer>"
@@ -78,19 +78,12 @@ def write_model(folder: Path, kind: str) -> Path:
 
 def context(folder: Path, options: ArOptions, *, owns_tokenizer: bool = False) -> EngineContext:
     """Return what an `ar` engine over `folder` is given."""
-    return EngineContext(
+    return engine_context(
+        replace(options, dtype="float32"),
         stage="thinker",
         checkpoint=folder,
-        model_subdir=".",
-        loader=None,
-        device="cpu",
-        rank=0,
-        world_size=1,
         async_chunk=False,
         owns_tokenizer=owns_tokenizer,
-        args=replace(options, dtype="float32"),
-        model_args=NoOptions(),
-        model_params=NoOptions,
     )
 
 

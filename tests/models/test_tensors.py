@@ -10,6 +10,8 @@ import torch
 from stagemesh.models._tensors import from_buffer, to_buffer
 from stagemesh.spec.payload import DTYPE_BYTES, Buffer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", DTYPE_BYTES)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 4)])

@@ -18,6 +18,8 @@ from stagemesh.runtime.params import SamplingParams
 from stagemesh.spec.payload import Buffer, Payload
 from tests.runtime.started import WAIT_S, Started, Watch
 
+pytestmark = pytest.mark.slow
+
 IDLE = {0: (0,), 1: (0,), 2: (0,)}
 STALL = {"vocoder": {"fail_at": "stall"}}
 NESTED: list[object] = []

@@ -16,6 +16,8 @@ from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import Started, Watch, wait_for_exit
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("thinker", "talker", "vocoder")
 TWO = dict.fromkeys(NAMES, (2, "round_robin"))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from stagemesh.errors import DiagnosticError
-from stagemesh.runtime import params
+from stagemesh.runtime import declared
 from stagemesh.runtime.params import RequestRules
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
@@ -45,7 +45,7 @@ class Registry:
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> RequestRules:
     """The rules of a plan with one stage whose pipeline has constraints."""
-    monkeypatch.setattr(params, "MODELS", Registry())
+    monkeypatch.setattr(declared, "MODELS", Registry())
     stage = FakeStage(name="only", final="text", sampling={"delay_steps": 1, "num_outputs": 2})
     return RequestRules(fake_plan([stage]))
 

@@ -10,6 +10,8 @@ import pytest
 from stagemesh.errors import ClosedError
 from tests.runtime.started import Started
 
+pytestmark = pytest.mark.slow
+
 STALL = {"vocoder": {"fail_at": "stall"}}
 
 

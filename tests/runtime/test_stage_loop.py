@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -25,9 +24,9 @@ from stagemesh.runtime.stage_loop import (
     Target,
 )
 from stagemesh.spec.bridge import BridgeFactory
-from stagemesh.spec.engine import EngineContext, EngineOutput
+from stagemesh.spec.engine import EngineOutput
 from stagemesh.spec.payload import Payload
-from stagemesh.spec.pipeline import NoOptions
+from stagemesh.testing.engine_context import engine_context
 from tests.runtime.plugins import FailingBridge, UpperBridge
 
 KEY = Key(rid="r", epoch=1)
@@ -37,22 +36,7 @@ AS_IT_IS = Target(bridge=None, chunked=True)
 
 def engine(options: FakeOptions, kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
     """A fake engine with a program."""
-    return kind(
-        EngineContext(
-            stage="only",
-            checkpoint=Path(),
-            model_subdir=".",
-            loader=None,
-            device="cpu",
-            rank=0,
-            world_size=1,
-            async_chunk=True,
-            owns_tokenizer=False,
-            args=options,
-            model_args=NoOptions(),
-            model_params=NoOptions,
-        )
-    )
+    return kind(engine_context(options))
 
 
 class Stage:

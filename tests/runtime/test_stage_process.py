@@ -16,6 +16,8 @@ from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S, Started
 
+pytestmark = pytest.mark.slow
+
 PLAN = to_json(fake_plan(three_stages()))
 
 

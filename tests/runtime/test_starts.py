@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -23,6 +24,8 @@ from stagemesh.runtime.omni import AsyncOmni, Omni
 from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.runtime.started import WAIT_S, wait_for_exit
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import signal
@@ -62,8 +65,11 @@ def running(
 
 def children() -> set[int]:
     """Processes that this one has started and not reaped."""
-    path = Path(f"/proc/{os.getpid()}/task")
-    return {int(pid) for task in path.iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def test_a_stage_that_cannot_load_stops_the_start(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ machines in `runtime/core`; this is the shell that carries them out on streams.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import socket
@@ -112,13 +113,14 @@ class Frontend:
             for stage in self._plan.stages
         }
         machine = RequestMachine(route)
-        running = Running(key, call, seats, lambda: self._leave(live))
+        # by key: a request and its live record must not hold each other once they are forgotten
+        running = Running(key, call, seats, functools.partial(self._leave, key))
         live = _Live(machine=machine, route=route, running=running)
         self._live[key.rid] = live
         try:
             self._begin(live, submits, call)
         except BaseException:
-            self._leave(live)  # nobody else holds it: without this its slots stay taken
+            self._leave(key)  # nobody else holds it: without this its slots stay taken
             raise
         return running
 
@@ -314,8 +316,10 @@ class Frontend:
         told += f" by {self._name_of(where)}"
         self._cancel(live, DeadlineError(told, stage=name, replica=where.replica))
 
-    def _leave(self, live: _Live) -> None:
-        self._cancel(live, ClosedError("the request was left"))
+    def _leave(self, key: Key) -> None:
+        live = self._find(key)
+        if live is not None:
+            self._cancel(live, ClosedError("the request was left"))
 
     def _cancel(self, live: _Live, error: StagemeshError) -> None:
         self._act(live, live.machine.cancel(error))

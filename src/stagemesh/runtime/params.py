@@ -13,9 +13,10 @@ from stagemesh.config.plain import plain
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.params import constrained
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.declared import declared_stage
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
-from stagemesh.spec.pipeline import PipelineConfig
-from stagemesh.spec.registry import ENGINES, MODELS
+from stagemesh.spec.pipeline import StagePipelineConfig
+from stagemesh.spec.registry import ENGINES
 
 SamplingParams: TypeAlias = Mapping[str, Mapping[str, object]]
 """Parameters of one request by stage name."""
@@ -43,9 +44,9 @@ class RequestRules:
 
     def __init__(self, plan: Plan) -> None:
         """Gather the parameter types of the plan's engines and pipeline."""
-        pipelines = (found for found in MODELS.declarations() if found.model_type == plan.pipeline)
-        pipeline = next(pipelines, None)
-        self._stages = {stage.name: _rules(stage, pipeline) for stage in plan.stages}
+        self._stages = {
+            stage.name: _rules(stage, declared_stage(plan, stage.name)) for stage in plan.stages
+        }
 
     def merge(
         self, given: object, others: Iterable[Diagnostic] = ()
@@ -77,15 +78,14 @@ class RequestRules:
         }
 
 
-def _rules(stage: StagePlan, pipeline: PipelineConfig | None) -> StageRules:
+def _rules(stage: StagePlan, declared: StagePipelineConfig) -> StageRules:
     (engine,) = ENGINES.load(stage.engine)
-    declared = None if pipeline is None else pipeline.stage(stage.name)
-    kinds = [engine.params] if declared is None else [engine.params, declared.params]
+    kinds = (engine.params, declared.params)
     return StageRules(
         stage_id=stage.stage_id,
         defaults=stage.sampling,
         annotations={item.name: hints(kind)[item.name] for kind in kinds for item in fields(kind)},
-        constraints={} if declared is None else declared.sampling_constraints,
+        constraints=declared.sampling_constraints,
     )
 
 

@@ -72,16 +72,20 @@ class Running(AsyncIterator[OmniOutput]):
         return self
 
     async def __anext__(self) -> OmniOutput:
-        """The next output; at the end raises the request's error when it failed."""
+        """The next output; at the end raises, once, the request's error when it failed."""
         if self._ended is not None and self._queue.empty():
             item = None
         else:
             item = await self._queue.get()
         if item is not None:
             return item
-        if self._error is not None:
-            raise self._error
-        raise StopAsyncIteration
+        error, self._error = self._error, None
+        if error is None:
+            raise StopAsyncIteration
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame, and neither should hold the other
 
     def close(self) -> None:
         """Leave the request: it is cancelled where it still runs."""

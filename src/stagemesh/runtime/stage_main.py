@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.declared import declared_stage
 from stagemesh.runtime.inbox import Inbox
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stage_io import Assignment, StageIO
 from stagemesh.runtime.stage_loop import CALLER, StageLoop, Target
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import Engine, EngineContext
-from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.reference import resolve
-from stagemesh.spec.registry import ENGINES, MODELS
+from stagemesh.spec.registry import ENGINES
 
 _SWITCH_INTERVAL_S: Final = 0.001
 """How long the engine may keep the I/O thread waiting for the interpreter."""
@@ -65,7 +65,7 @@ def _run(assignment: Assignment, io: StageIO, inbox: Inbox) -> None:
 def _engine(plan: Plan, stage: StagePlan, replica: int) -> Engine:
     (spec,) = ENGINES.load(stage.engine)
     rank = stage.replicas[replica].ranks[0]
-    declared = _declared(plan, stage)
+    declared = declared_stage(plan, stage.name)
     kind = plan.devices.kind
     context = EngineContext(
         stage=stage.name,
@@ -82,14 +82,6 @@ def _engine(plan: Plan, stage: StagePlan, replica: int) -> Engine:
         model_params=declared.params,
     )
     return cast("Any", resolve(spec.factory))(context)  # type: ignore[no-any-return]
-
-
-def _declared(plan: Plan, stage: StagePlan) -> StagePipelineConfig:
-    """What the pipeline says of the stage; nothing where the plan names no installed pipeline."""
-    pipelines = (found for found in MODELS.declarations() if found.model_type == plan.pipeline)
-    pipeline = next(pipelines, None)
-    declared = None if pipeline is None else pipeline.stage(stage.name)
-    return declared or StagePipelineConfig(stage_id=stage.stage_id, model_stage=stage.name)
 
 
 def _targets(plan: Plan, stage: StagePlan) -> Mapping[int, Target]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -15,6 +14,7 @@ from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import CONNECTORS, ENGINES
 from stagemesh.testing.connector_conformance import ConnectorConformance
 from stagemesh.testing.engine_conformance import EngineCase, EngineConformance, joined_text
+from stagemesh.testing.engine_context import engine_context
 
 WORDS = ("candle", "lantern", "moon")
 
@@ -27,20 +27,7 @@ class MirrorCase:
     def make(self) -> Engine:
         """Make an engine as a stage would."""
         [spec] = ENGINES.load("mirror")
-        context = EngineContext(
-            stage="caster",
-            checkpoint=Path(),
-            model_subdir=".",
-            loader=None,
-            device="cpu",
-            rank=0,
-            world_size=1,
-            async_chunk=True,
-            owns_tokenizer=False,
-            args=NoOptions(),
-            model_args=NoOptions(),
-            model_params=NoOptions,
-        )
+        context = engine_context(NoOptions(), stage="caster")
         return cast("Callable[[EngineContext], Engine]", resolve(spec.factory))(context)
 
     def params(self, variant: int) -> Mapping[str, object]:

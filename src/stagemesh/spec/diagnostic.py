@@ -68,7 +68,7 @@ _LISTED: Final = 16
 
 
 def did_you_mean(got: str, allowed: Iterable[str]) -> str:
-    """Return a help sentence: the nearest allowed name when one is near, and all if they are few."""
+    """Return a help sentence: the nearest allowed name if one is near, and all if they are few."""
     names = sorted(allowed)
     near = difflib.get_close_matches(got, names, n=1, cutoff=0.6)
     meant = f"did you mean `{near[0]}`?" if near else ""

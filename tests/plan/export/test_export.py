@@ -77,7 +77,7 @@ def test_a_flat_deploy_file_needs_no_strategy_where_fields_say_everything() -> N
 
 
 def test_the_form_of_vllm_omni_lists_what_it_cannot_express() -> None:
-    """Policies of several stages, policies it does not know, axes without a field, own arguments."""
+    """Policies of several stages, a policy of `dp`, axes without a field."""
     two = pipeline(stage(0, "thinker"), stage(1, "dit", execution_type=ExecutionType.DIFFUSION))
     said = {
         "thinker": Said(

@@ -32,23 +32,20 @@ _OLD_STAGES: Final = "stage_args"
 
 
 def read_deploy(
-    documents: Iterable[Document],
-    stages: Stages,
-    fields: Mapping[str, StageField],
-    run: Run,
-    platform: str | None = None,
-) -> list[Patch]:
-    """Read a deploy file and those it lies on into patches; what is wrong goes to `run`."""
-    reader = _Reader(stages, fields, run)
+    documents: Iterable[Document], stages: Stages, fields: Mapping[str, StageField], run: Run
+) -> DeployPatches:
+    """Read a deploy file and those it lies on; what is wrong goes to `run`."""
+    read = DeployPatches(stages, fields, run)
     for document in documents:
-        reader.read(document)
-    return reader.patches(platform)
+        read.read(document)
+    return read
 
 
-class _Reader:
+class DeployPatches:
     """Patches of all files together, apart where `null` in a file clears a part of lower ones."""
 
     def __init__(self, stages: Stages, fields: Mapping[str, StageField], run: Run) -> None:
+        """Start with nothing read."""
         self._stages = stages
         self._fields = fields
         self._run = run
@@ -57,8 +54,13 @@ class _Reader:
         self._sections: dict[str, list[Patch]] = {}
         self._section_entries: dict[str, list[Patch]] = {}
 
-    def patches(self, platform: str | None) -> list[Patch]:
-        """Return what holds on a platform."""
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Platforms that have a section."""
+        return tuple(dict.fromkeys([*self._sections, *self._section_entries]))
+
+    def on(self, platform: str | None) -> list[Patch]:
+        """Return what holds on a platform; `None` has no section."""
         section = self._sections.get(platform or "", [])
         entries = self._section_entries.get(platform or "", [])
         return [*self._common, *self._entries, *section, *entries]

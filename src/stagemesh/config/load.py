@@ -8,14 +8,12 @@ from pathlib import Path
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import Checkpoint, find_folder, read_checkpoint, read_config
-from stagemesh.config.chunks import chunk_findings
 from stagemesh.config.deploy import read_deploy
 from stagemesh.config.document import Document, Source, read_json, read_mapping, read_yaml
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import model_of, named_model
 from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.config.layering import meet_strategy
-from stagemesh.config.merge import merge
 from stagemesh.config.overrides import read_async_chunk, read_overrides
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Run
@@ -162,7 +160,7 @@ class _Loading:
         overrides: Document | None,
     ) -> list[Patch]:
         run, fields = self._run, self._fields
-        patches = read_deploy(deploy, stages, fields, run, self._platform)
+        patches = read_deploy(deploy, stages, fields, run).on(self._platform)
         if strategy is not None:
             whole = Run()  # an entry of a strategy is never spread over layers
             patches += read_strategy(strategy, stages, self._catalog.axes, whole)
@@ -174,9 +172,4 @@ class _Loading:
     def _settle(self, pipeline: PipelineConfig, patches: list[Patch]) -> Settings:
         stages, axes = Stages(pipeline=pipeline), self._catalog.axes
         self._run.findings.extend(meet_strategy(patches, stages, axes))
-        roots = merge(patches, self._run.findings)
-        whole = Run()
-        settings = settle(roots, pipeline, self._catalog, self._fields, whole)
-        self._run.findings.extend(whole.findings)
-        self._run.findings.extend(chunk_findings(settings, pipeline))
-        return settings
+        return settle(patches, pipeline, self._catalog, self._fields, self._run)

@@ -1,17 +1,19 @@
-"""From the merged tree to typed settings."""
+"""From the patches of all layers to typed settings."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
+from stagemesh.config.chunks import chunk_findings
 from stagemesh.config.edges import EDGES
 from stagemesh.config.extras import EXTRAS, take_extras
 from stagemesh.config.fields import StageField
-from stagemesh.config.merge import Branch, MergedPlace, Node, sourced, value_of
+from stagemesh.config.merge import Branch, MergedPlace, Node, merge, sourced, value_of
+from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import ConnectorEntry, DeployFile
 from stagemesh.config.settings import (
@@ -34,23 +36,27 @@ _AXES = "axes"
 
 
 def settle(
-    roots: Mapping[int | None, Branch],
+    patches: Iterable[Patch],
     pipeline: PipelineConfig,
     catalog: Catalog,
     fields: Mapping[str, StageField],
     run: Run,
 ) -> Settings:
-    """Build the settings; what only the whole shows to be wrong goes to `run`."""
+    """Merge the layers and build the settings; what only the whole shows goes to `run`."""
+    roots, whole = merge(patches, run.findings), Run()
     common = roots.get(None)
     children = common.children if common is not None else {}
-    return Settings(
-        fields={} if common is None else _fields(common, run),
-        connectors=_connectors(children.get(_CONNECTORS), catalog, run),
+    settings = Settings(
+        fields={} if common is None else _fields(common, whole),
+        connectors=_connectors(children.get(_CONNECTORS), catalog, whole),
         stages=tuple(
-            _stage(stage, roots.get(stage.stage_id), fields, run) for stage in pipeline.stages
+            _stage(stage, roots.get(stage.stage_id), fields, whole) for stage in pipeline.stages
         ),
         edges=_edges(children.get(EDGES)),
     )
+    run.findings.extend(whole.findings)
+    run.findings.extend(chunk_findings(settings, pipeline))
+    return settings
 
 
 def _fields(root: Branch, run: Run) -> dict[str, Sourced[object]]:

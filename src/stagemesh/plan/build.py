@@ -10,7 +10,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.checks import check_stack
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.edges import effective_async_chunk, plan_edges
+from stagemesh.plan.edges import edge_reasons, effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
@@ -84,7 +84,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
             for draft in drafts
         ),
         edges=edges,
-        not_runnable=reasons(pipeline, drafts, request.devices),
+        not_runnable=(*reasons(pipeline, drafts, request.devices), *edge_reasons(edges)),
         skipped_checks=report.skipped,
         values=values_of(settings.fields),
     )

@@ -30,6 +30,9 @@ IMAGINARY: Final[Mapping[str, int]] = {
 }
 """Devices that can be assumed, with their bytes as the vendor states them."""
 
+_PLATFORMS: Final[Mapping[str, str]] = {"MI300X": "rocm"}
+"""Platforms of the imaginary devices that CUDA does not drive."""
+
 _ORIGIN: Final = Origin(layer=Layer.GLOBAL, source="--devices")
 
 
@@ -47,6 +50,11 @@ class Devices:
     """Whether the devices are slots that divide one memory evenly."""
     imaginary: bool = False
     """Whether they are only assumed."""
+
+    @property
+    def platform(self) -> str:
+        """What drives them: the name of a section of a deploy file, such as `cuda`."""
+        return _PLATFORMS.get(self.kind, "cuda" if self.kind in IMAGINARY else self.kind)
 
     def resolved(self, count: int) -> DevicesPlan:
         """Return what the plan says about them when it is made for `count` of them."""

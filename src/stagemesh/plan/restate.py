@@ -23,6 +23,7 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
             "pipeline": plan.pipeline,
             "async_chunk": plan.async_chunk,
             "connectors": {_name(edge): _connector(edge, catalog) for edge in plan.edges},
+            "edges": [_edge(edge) for edge in plan.edges],
             "stages": [_stage(stage, plan, catalog) for stage in plan.stages],
         },
         strategy_config={
@@ -42,12 +43,9 @@ def _stage(stage: StagePlan, plan: Plan, catalog: Catalog) -> dict[str, object]:
         "env": stage.env,
         "default_sampling_params": _sampling(stage, plan, catalog),
         "additional_config": stage.model_args,
-        "output_connectors": {
-            f"to_stage_{edge.target}": _name(edge)
-            for edge in plan.edges
-            if edge.source == stage.stage_id
-        },
     }
+    if not stage.async_chunk:
+        said["async_chunk"] = False
     return said if stage.engine == NO_ENGINE else {**said, "engine": stage.engine}
 
 
@@ -66,6 +64,11 @@ def _sampling(stage: StagePlan, plan: Plan, catalog: Catalog) -> Mapping[str, ob
 
 def _name(edge: EdgePlan) -> str:
     return f"edge {edge.source} -> {edge.target}"
+
+
+def _edge(edge: EdgePlan) -> dict[str, object]:
+    limits = {"window_size": edge.window_size, "max_inflight": edge.max_inflight}
+    return {"from": edge.source, "to": edge.target, "connector": _name(edge), **limits}
 
 
 def _connector(edge: EdgePlan, catalog: Catalog) -> dict[str, object]:

@@ -172,7 +172,9 @@ class StagePlan:
     loader: str | None
     """Reference of its network's loader."""
     values: Mapping[str, ValuePlan]
-    """Where each given value came from, by path, such as `axes.tp.size` or `max_num_seqs`."""
+    """Where each given value came from, by path, such as `axes.tp.size` or `env.NAME`."""
+    async_chunk: bool = True
+    """Whether it takes part where stages hand over chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +195,10 @@ class EdgePlan:
     """Reference of the `BridgeFactory`, or `None` when outputs are inputs as they are."""
     chunked: bool
     """Whether payloads are handed over as they appear rather than whole."""
+    window_size: int | None = None
+    """Outputs of one request that are handed over together; `-1` for all, `None` for no word."""
+    max_inflight: int | None = None
+    """Most requests that are on it at a time; `None` for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

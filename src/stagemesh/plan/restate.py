@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.config.plain import plain
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.engine import NO_ENGINE
+from stagemesh.plan.sessions import DuplexPlan
 from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
 
@@ -22,6 +23,7 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
         deploy_config={
             "pipeline": plan.pipeline,
             "async_chunk": plan.async_chunk,
+            **_wide(plan),
             "connectors": {_name(edge): _connector(edge, catalog) for edge in plan.edges},
             "edges": [_edge(edge) for edge in plan.edges],
             "stages": [_stage(stage, plan, catalog) for stage in plan.stages],
@@ -33,6 +35,29 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
             }
         },
     )
+
+
+def _wide(plan: Plan) -> dict[str, object]:
+    """What is said about the pipeline as a whole."""
+    said: dict[str, object] = {
+        "session_mode": plan.session.mode,
+        "active_stream_window": plan.active_stream_window,
+        "cuda_mps": plan.cuda_mps,
+    }
+    if plan.session.duplex is not None:
+        said["duplex_session"] = _duplex(plan.session.duplex)
+    if plan.weight_transfer is not None:
+        transfer = plan.weight_transfer
+        said["weight_transfer_config"] = {**transfer.options, "backend": transfer.backend}
+    return said
+
+
+def _duplex(duplex: DuplexPlan) -> dict[str, object]:
+    said = plain_fields(duplex)
+    del said["frontends"]
+    groups = [dict(enumerate(group.replicas)) for group in duplex.groups]
+    del said["groups"]
+    return {**said, "replica_groups": groups} if groups else said
 
 
 def _stage(stage: StagePlan, plan: Plan, catalog: Catalog) -> dict[str, object]:

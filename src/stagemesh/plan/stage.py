@@ -12,6 +12,7 @@ from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
+from stagemesh.plan.setup import StageSetup
 from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.values import (
     AxisPlan,
@@ -56,7 +57,10 @@ class StageDraft:
 
 
 def plan_stage(
-    draft: StageDraft, settings: StageSettings, replicas: tuple[DeviceIds, ...]
+    draft: StageDraft,
+    settings: StageSettings,
+    replicas: tuple[DeviceIds, ...],
+    setup: StageSetup,
 ) -> StagePlan:
     """Write down one stage."""
     stage, stack = draft.stage, draft.stack
@@ -87,6 +91,7 @@ def plan_stage(
         loader=stage.loader,
         values={**_axis_values(stack), **values_of(settings.fields)},
         async_chunk=hands_over_chunks(settings),
+        setup=setup,
     )
 
 

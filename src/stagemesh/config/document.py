@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import yaml
 
 from stagemesh.config.tree import (
+    MAX_VALUES,
     Pairs,
     Path,
     Position,
@@ -28,6 +29,14 @@ from stagemesh.spec.origin import Layer, Origin
 
 Findings: TypeAlias = list[Diagnostic]
 """Where readers put what they find, in the order of the source."""
+
+MAX_BYTES: Final = 2**20
+"""Size of a file or text of the user; one that is larger is refused before it is parsed."""
+
+_SHORT: Final = 10_000
+"""Characters of a text that cannot hold too many values."""
+_MAX_EVENTS: Final = 3 * MAX_VALUES + 8
+"""Steps of the parser above which there are too many values: a value has a key, a start, an end."""
 
 _Loader: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
@@ -87,6 +96,9 @@ def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Docu
     if text is None:
         return None
     try:
+        if len(text) > _SHORT and _holds_too_much(text):
+            _tell(findings, source, "CF005", f"holds more than `{MAX_VALUES}` values")
+            return None
         tree = tree_from_yaml(yaml.compose(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -103,8 +115,19 @@ def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Docu
     return _document(tree, text, source, findings)
 
 
-def read_json(text: str, source: Source, findings: Findings) -> Document | None:
+def _holds_too_much(text: str) -> bool:
+    """Whether there are too many values, before a node is made of any."""
+    steps = enumerate(yaml.parse(text, Loader=_Loader))
+    return any(number > _MAX_EVENTS for number, _ in steps)
+
+
+def read_json(
+    text: str, source: Source, findings: Findings, max_bytes: int | None = MAX_BYTES
+) -> Document | None:
     """Read JSON text; positions inside it are not known."""
+    if max_bytes is not None and len(text) > max_bytes:
+        _tell_large(findings, source)
+        return None
     try:
         parsed: object = json.loads(text, object_pairs_hook=Pairs)
     except json.JSONDecodeError as error:
@@ -126,15 +149,24 @@ def read_mapping(value: object, source: Source, findings: Findings) -> Document 
 
 
 def read_text(file: FilePath, source: Source, findings: Findings) -> str | None:
-    """Read a UTF-8 file, with or without a byte order mark."""
+    """Read a UTF-8 file, with or without a byte order mark; one without end is left in time."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            _tell_large(findings, source)
+            return None
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _tell(findings, source, "CF001", f"not UTF-8 text: byte `{error.start}` is no character")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _tell(findings, source, "CF001", f"cannot be read: {_lower(reason or str(error))}")
     return None
+
+
+def _tell_large(findings: Findings, source: Source) -> None:
+    _tell(findings, source, "CF038", f"is larger than `{MAX_BYTES}` bytes")
 
 
 def _document(tree: Tree, text: str | None, source: Source, findings: Findings) -> Document | None:

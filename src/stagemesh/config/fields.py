@@ -40,6 +40,11 @@ class StageField:
         """The axis that the field says something about, if it does."""
         return self.declared_by if isinstance(self.declared_by, Axis) else None
 
+    @property
+    def fits(self) -> frozenset[ExecutionType]:
+        """Kinds of stage that a value for every stage reaches."""
+        return self.kinds if self.axis is None else self.axis.fits
+
     def check(self, value: object, place: Place, run: Run) -> object:
         """Build the typed value; `UNSET` when no annotation takes it.
 

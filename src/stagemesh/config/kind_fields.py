@@ -27,6 +27,10 @@ Object: TypeAlias = Mapping[str, object]
 """An object that is handed on as it is."""
 
 
+ModelRunner: TypeAlias = Literal["v1", "v2"]
+"""Generation of the model runner."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EveryKind:
     """Fields of every stage."""
@@ -43,7 +47,7 @@ class EveryKind:
         default=None, metadata=PIPELINE_WIDE
     )
     """How further ranks are started: in the process (`uni`), as processes (`mp`), or by Ray."""
-    model_runner: Literal["v1", "v2"] | None = field(default=None, metadata=PIPELINE_WIDE)
+    model_runner: ModelRunner | None = field(default=None, metadata=PIPELINE_WIDE)
     """Generation of the model runner."""
     enforce_eager: bool | None = None
     """Whether captured graphs are switched off."""

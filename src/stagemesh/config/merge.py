@@ -2,7 +2,7 @@
 
 Mappings merge by key at any depth, lists and scalars replace, `None` clears what is below it, and a
 higher layer wins over a lower one. Within a layer the later patch wins; patches of different paths
-never meet.
+never meet. What was cleared is remembered for the record of what a later value replaced.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from stagemesh.spec.unset import UNSET
 class Branch:
     """A mapping in the making: where it was written last, and its members."""
 
-    __slots__ = ("children", "origin")
+    __slots__ = ("children", "cleared", "origin")
 
     def __init__(self, origin: Origin) -> None:
         """Start without members."""
         self.origin = origin
         self.children: dict[str | int, Node] = {}
+        self.cleared: dict[str | int, Sourced[object]] = {}
 
     def at(self, *path: str | int) -> Node | None:
         """Return what stands at `path`, or `None`."""
@@ -100,8 +101,9 @@ def _apply(root: Branch, patch: Patch, findings: Findings) -> None:
         branch = child
     last = patch.path[-1]
     current = branch.children.get(last)
-    if patch.value is None:
-        branch.children.pop(last, None)
+    if patch.clears:
+        if current is not None:
+            branch.cleared[last] = _replacing(patch, branch.children.pop(last))
     elif isinstance(patch.value, Mapping):
         if isinstance(current, Sourced):
             _clash(patch, patch.path, current, findings)
@@ -112,13 +114,16 @@ def _apply(root: Branch, patch: Patch, findings: Findings) -> None:
     elif isinstance(current, Branch) and patch.value is not UNSET:
         _clash(patch, patch.path, current, findings)
     else:
-        branch.children[last] = _replacing(patch, current)
+        below = branch.cleared.pop(last, None) if current is None else current
+        branch.children[last] = _replacing(patch, below)
 
 
 def _replacing(patch: Patch, current: Node | None) -> Sourced[object]:
+    """Return the value of a patch with all that it replaced, also what was cleared in between."""
     below: tuple[Sourced[object], ...] = ()
-    if isinstance(current, Sourced):
-        below = (Sourced(value=current.value, origin=current.origin), *current.superseded)
+    if current is not None:
+        old = sourced(current)
+        below = (Sourced(value=old.value, origin=old.origin), *old.superseded)
     return Sourced(value=patch.value, origin=patch.origin, superseded=below)
 
 

@@ -45,6 +45,24 @@ class Nowhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relayered:
+    """The same places, as those of another layer."""
+
+    located: Located
+    """Who knows the places."""
+    layer: Layer
+    """The layer they belong to here."""
+
+    def origin(self, path: Path) -> Origin:
+        """Return the place of the value at `path`."""
+        return dataclasses.replace(self.located.origin(path), layer=self.layer)
+
+    def key_origin(self, path: Path) -> Origin:
+        """Return the place of the key whose value is at `path`."""
+        return dataclasses.replace(self.located.key_origin(path), layer=self.layer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a value stands and how messages call it."""
 
@@ -77,6 +95,11 @@ class Place:
     def as_key(self) -> Place:
         """The place of the key, for checking the key itself."""
         return dataclasses.replace(self, is_key=True)
+
+    def layered(self, layer: Layer) -> Place:
+        """Return the same place as one of another layer."""
+        located = Relayered(located=self.located, layer=layer)
+        return dataclasses.replace(self, located=located)
 
     def child(self, part: str | int, label: str | None = None) -> Place:
         """Return the place of a member; `label` replaces the name that follows from the path."""

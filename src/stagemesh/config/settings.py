@@ -76,6 +76,35 @@ class ConnectorSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeSettings:
+    """What was said about one edge; `None` is nothing."""
+
+    source: int
+    """Stage that produces."""
+    target: int
+    """Stage that consumes."""
+    connector: str | None
+    """Name of the connector that carries it."""
+    window_size: int | None
+    """Outputs of one request that are handed over together; `-1` for all of them."""
+    max_inflight: int | None
+    """Most requests that are on it at a time."""
+    origin: Origin = field(compare=False)
+    """Where the entry stands."""
+
+    @property
+    def entry(self) -> Mapping[str, object]:
+        """The entry as a file would say it."""
+        settings = {
+            "connector": self.connector,
+            "window_size": self.window_size,
+            "max_inflight": self.max_inflight,
+        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        return {"from": self.source, "to": self.target, **given}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole merged configuration of one pipeline."""
 
@@ -85,3 +114,5 @@ class Settings:
     """Named connectors."""
     stages: tuple[StageSettings, ...]
     """One entry for every stage of the pipeline, by ascending id."""
+    edges: tuple[EdgeSettings, ...] = ()
+    """What was said about edges."""

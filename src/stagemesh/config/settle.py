@@ -1,20 +1,25 @@
-"""From the merged tree to typed settings."""
+"""From the patches of all layers to typed settings."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.check import checker
+from stagemesh.config.check import checker, hints
+from stagemesh.config.chunks import chunk_findings
+from stagemesh.config.edges import EDGES
+from stagemesh.config.extras import EXTRAS, take_extras
 from stagemesh.config.fields import StageField
-from stagemesh.config.merge import Branch, MergedPlace, sourced, value_of
+from stagemesh.config.merge import Branch, MergedPlace, Node, merge, sourced, value_of
+from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
-from stagemesh.config.schema import ConnectorEntry
+from stagemesh.config.schema import ConnectorEntry, DeployFile
 from stagemesh.config.settings import (
     AxisSettings,
     ConnectorSettings,
+    EdgeSettings,
     Settings,
     Sourced,
     StageSettings,
@@ -31,42 +36,86 @@ _AXES = "axes"
 
 
 def settle(
-    roots: Mapping[int | None, Branch],
+    patches: Iterable[Patch],
     pipeline: PipelineConfig,
     catalog: Catalog,
     fields: Mapping[str, StageField],
     run: Run,
 ) -> Settings:
-    """Build the settings; what only the whole shows to be wrong goes to `run`."""
+    """Merge the layers and build the settings; what only the whole shows goes to `run`."""
+    roots, whole = merge(patches, run.findings), Run()
     common = roots.get(None)
     children = common.children if common is not None else {}
-    return Settings(
-        fields={str(key): sourced(node) for key, node in children.items() if key != _CONNECTORS},
-        connectors=_connectors(children.get(_CONNECTORS), catalog, run),
+    settings = Settings(
+        fields={} if common is None else _fields(common, whole),
+        connectors=_connectors(children.get(_CONNECTORS), catalog, whole),
         stages=tuple(
-            _stage(stage, roots.get(stage.stage_id), fields, run) for stage in pipeline.stages
+            _stage(stage, roots.get(stage.stage_id), fields, whole) for stage in pipeline.stages
         ),
+        edges=_edges(children.get(EDGES)),
     )
+    run.findings.extend(whole.findings)
+    run.findings.extend(chunk_findings(settings, pipeline))
+    return settings
+
+
+def _fields(root: Branch, run: Run) -> dict[str, Sourced[object]]:
+    """Build the values of the whole pipeline."""
+    values: dict[str, Sourced[object]] = {}
+    for key, node in root.children.items():
+        given, name = sourced(node), str(key)
+        if name == _CONNECTORS or given.value is UNSET:
+            continue
+        if name == EDGES:
+            values[name] = _as_written(given)
+            continue
+        place = Place(located=MergedPlace(branch=root), path=(key,), label=name)
+        typed = checker(hints(DeployFile)[name])(given.value, place, run)
+        values[name] = dataclasses.replace(given, value=typed)
+    return values
+
+
+def _edges(node: object) -> tuple[EdgeSettings, ...]:
+    return cast("tuple[EdgeSettings, ...]", node.value) if isinstance(node, Sourced) else ()
+
+
+def _as_written(edges: Sourced[object]) -> Sourced[object]:
+    """The list of edges as a file would say it, and so what it replaced."""
+    written = tuple(edge.entry for edge in _edges(edges))
+    below = tuple(_as_written(old) for old in edges.superseded)
+    return dataclasses.replace(edges, value=written, superseded=below)
 
 
 def _stage(
     stage: StagePipelineConfig, root: Branch | None, fields: Mapping[str, StageField], run: Run
 ) -> StageSettings:
-    axes: dict[str, AxisSettings] = {}
+    if root is None:
+        return StageSettings(stage_id=stage.stage_id, name=stage.model_stage, axes={}, fields={})
+    place = Place(located=MergedPlace(branch=root), label=stage.model_stage)
+    axes, extras = root.children.get(_AXES), root.children.get(EXTRAS)
+    plain_keys = [key for key in root.children if key not in (_AXES, EXTRAS)]
+    values = _typed({key: root.children[key] for key in plain_keys}, place, fields, run)
+    if isinstance(extras, Branch):
+        inside = _typed(extras.children, place.child(EXTRAS), fields, run)
+        take_extras(inside, values, stage.model_stage, run)
+    return StageSettings(
+        stage_id=stage.stage_id,
+        name=stage.model_stage,
+        axes=_axes(axes) if isinstance(axes, Branch) else {},
+        fields=values,
+    )
+
+
+def _typed(
+    nodes: Mapping[str | int, Node], place: Place, fields: Mapping[str, StageField], run: Run
+) -> dict[str, Sourced[object]]:
     values: dict[str, Sourced[object]] = {}
-    for key, node in root.children.items() if root is not None else ():
-        if key == _AXES and isinstance(node, Branch):
-            axes = _axes(node)
-            continue
+    for key, node in nodes.items():
         given = sourced(node)
-        if given.value is UNSET:
-            continue
-        located = MergedPlace(branch=root) if root is not None else None
-        assert located is not None
-        place = Place(located=located, path=(key,), label=f"{stage.model_stage}.{key}")
-        typed = fields[str(key)].check(given.value, place, run)
-        values[str(key)] = dataclasses.replace(given, value=typed)
-    return StageSettings(stage_id=stage.stage_id, name=stage.model_stage, axes=axes, fields=values)
+        if given.value is not UNSET:
+            typed = fields[str(key)].check(given.value, place.child(key), run)
+            values[str(key)] = dataclasses.replace(given, value=typed)
+    return values
 
 
 def _axes(branch: Branch) -> dict[str, AxisSettings]:

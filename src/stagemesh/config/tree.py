@@ -8,6 +8,7 @@ raised, and leaves `UNSET`: given, but already reported.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -24,6 +25,11 @@ Position: TypeAlias = tuple[int, int]
 
 MAX_DEPTH: Final = 64
 """Levels of nesting, far more than any file of ours has."""
+MAX_NUMBER: Final = 2**63
+"""Magnitude below which whole numbers stay; Python would take any, at any cost."""
+_LONGEST_NUMBER: Final = 64
+"""Characters of a written number; converting one of a million takes minutes."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 MAX_VALUES: Final = 20_000
 """Values of one source, so that a few nested YAML aliases cannot fill the memory. JSON has none."""
 
@@ -124,16 +130,25 @@ class _Builder:
 
     def key(self, key: object, path: Path, position: Position | None) -> str | int | None:
         if isinstance(key, str | int) and not isinstance(key, bool):
-            return key
+            taken = self.scalar(key, path, position)
+            return taken if isinstance(taken, str | int) else None
         if key is not UNSET:
             self.tell("CF005", f"a key must be text, got {quoted(key)}", path, position)
         return None
 
     def scalar(self, value: object, path: Path, position: Position | None) -> object:
+        """Return the value, or `UNSET` when it could not be shown or saved."""
+        problem = ""
         if isinstance(value, float) and not math.isfinite(value):
-            self.tell("CF005", f"a number must be finite, got `{value}`", path, position)
-            return UNSET
-        return value
+            problem = f"a number must be finite, got `{value}`"
+        elif isinstance(value, int) and not -MAX_NUMBER <= value < MAX_NUMBER:
+            problem = "a whole number must fit into 64 bits"
+        elif isinstance(value, str) and _SURROGATE.search(value):
+            problem = "text must not hold half of a character"
+        if not problem:
+            return value
+        self.tell("CF005", problem, path, position)
+        return UNSET
 
 
 class _YamlBuilder(_Builder):
@@ -202,7 +217,7 @@ class _YamlBuilder(_Builder):
 
     def _key(self, node: yaml.Node, path: Path) -> str | int | None:
         if isinstance(node, yaml.ScalarNode):
-            return self.key(self._scalar(node, path), path, _position(node))
+            return self.key(self._typed(node, path), path, _position(node))
         self.tell("CF005", "a key must be text, got a collection", path, _position(node))
         return None
 
@@ -225,16 +240,19 @@ class _YamlBuilder(_Builder):
                 self._open.discard(id(source))
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
+        return self.scalar(self._typed(node, path), path, _position(node))
+
+    def _typed(self, node: yaml.ScalarNode, path: Path) -> object:
         kind = node.tag.removeprefix(_PREFIX)
         try:
             value = _typed(kind, node)
-        except (ValueError, KeyError):
+        except (ValueError, LookupError):  # the constructor looks words and first characters up
             self.tell("CF005", f"{quoted(node.value)} is no valid {kind}", path, _position(node))
             return UNSET
         if value is node:
             self._unsupported(node, path)
             return UNSET
-        return self.scalar(value, path, _position(node))
+        return value
 
     def _unsupported(self, node: yaml.Node, path: Path) -> None:
         tag = quoted(node.tag.replace(_PREFIX, "!!"))
@@ -246,6 +264,8 @@ def _typed(kind: str, node: yaml.ScalarNode) -> object:
     match kind:
         case "str" | "timestamp" | "value" | "merge":  # a date stays the text that it was
             return node.value
+        case "int" | "float" if len(node.value) > _LONGEST_NUMBER:
+            raise ValueError
         case "int":
             return _CONSTRUCTOR.construct_yaml_int(node)
         case "float":

@@ -12,10 +12,15 @@ from stagemesh.plan.checks import check_stack
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
+from stagemesh.plan.kernels import with_one_spelling
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
 from stagemesh.plan.report import Report
+from stagemesh.plan.rules.context import RuleContext
+from stagemesh.plan.rules.every import every_rule, setup_of
+from stagemesh.plan.rules.shares import share_of
 from stagemesh.plan.runnable import reasons
+from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
 from stagemesh.plan.stage import StageDraft, plan_stage, values_of
 from stagemesh.plan.values import CheckpointPlan, Plan
@@ -42,6 +47,8 @@ class PlanRequest:
     """The devices that may be used."""
     placed: Mapping[int, tuple[DeviceIds, ...]] | None = None
     """Where the replicas of every stage lie, by id; decided here when it is not given."""
+    num_frontends: int = 1
+    """Processes that are to accept connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,8 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
     catalog = Catalog.installed() if catalog is None else catalog
     report = Report()
-    pipeline, settings = request.pipeline, request.settings
+    pipeline = request.pipeline
+    settings = with_one_spelling(pipeline, request.settings, report)
     said = {stage.stage_id: stage for stage in settings.stages}
     drafts = tuple(
         _draft(stage, said[stage.stage_id], request, catalog, report) for stage in pipeline.stages
@@ -71,22 +79,45 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     edges = plan_edges(
         pipeline, settings, catalog.connectors, async_chunk=async_chunk, report=report
     )
+    context = RuleContext(
+        pipeline=pipeline,
+        settings=settings,
+        drafts=drafts,
+        placement=placement,
+        edges=edges,
+        devices=request.devices,
+        catalog=catalog,
+        async_chunk=async_chunk,
+        num_frontends=request.num_frontends,
+    )
+    ruled = every_rule(context)
+    report.add(*ruled.diagnostics)
     if report.failed:
         return PlanResult(plan=None, diagnostics=report.diagnostics)
     _tell_unknown_memory(drafts, placement, report)
+    report.skip(*ruled.skipped)
     plan = Plan(
         pipeline=pipeline.model_type,
         checkpoint=request.checkpoint,
         devices=placement.devices,
         async_chunk=async_chunk,
         stages=tuple(
-            plan_stage(draft, said[draft.stage_id], placement.replicas[draft.stage_id])
+            plan_stage(
+                draft,
+                said[draft.stage_id],
+                placement.replicas[draft.stage_id],
+                setup_of(ruled, draft.stage_id),
+            )
             for draft in drafts
         ),
         edges=edges,
-        not_runnable=reasons(pipeline, drafts, request.devices),
+        not_runnable=reasons(context, ruled),
         skipped_checks=report.skipped,
         values=values_of(settings.fields),
+        session=ruled.session or SessionPlan(),
+        weight_transfer=ruled.weight_transfer,
+        active_stream_window=ruled.active_stream_window,
+        cuda_mps=bool(ruled.mps),
     )
     return PlanResult(plan=plan, diagnostics=report.diagnostics)
 
@@ -156,6 +187,7 @@ def _wish(
         num_replicas=stack.num_replicas,
         listed=_listed(settings),
         rank_bytes=None if draft.memory is None else draft.memory.total,
+        share=share_of(draft),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
         notes=tuple(
             Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)

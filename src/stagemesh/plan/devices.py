@@ -18,17 +18,28 @@ _GIGABYTE: Final = 10**9
 IMAGINARY: Final[Mapping[str, int]] = {
     "A100": 80 * _GIGABYTE,
     "A10G": 24 * _GIGABYTE,
+    "Ascend910B": 64 * _GIGABYTE,
     "B200": 180 * _GIGABYTE,
     "H100": 80 * _GIGABYTE,
     "H200": 141 * _GIGABYTE,
     "L4": 24 * _GIGABYTE,
     "L40S": 48 * _GIGABYTE,
     "MI300X": 192 * _GIGABYTE,
+    "MTTS4000": 48 * _GIGABYTE,
+    "Max1550": 128 * _GIGABYTE,
     "RTX4090": 24 * _GIGABYTE,
     "RTX5090": 32 * _GIGABYTE,
     "T4": 16 * _GIGABYTE,
 }
 """Devices that can be assumed, with their bytes as the vendor states them."""
+
+_PLATFORMS: Final[Mapping[str, str]] = {
+    "Ascend910B": "npu",
+    "MI300X": "rocm",
+    "MTTS4000": "musa",
+    "Max1550": "xpu",
+}
+"""Platforms of the imaginary devices that CUDA does not drive."""
 
 _ORIGIN: Final = Origin(layer=Layer.GLOBAL, source="--devices")
 
@@ -47,6 +58,15 @@ class Devices:
     """Whether the devices are slots that divide one memory evenly."""
     imaginary: bool = False
     """Whether they are only assumed."""
+    ids: tuple[str, ...] = ()
+    """What the driver calls each of them; empty where nothing does."""
+    system: str = "linux"
+    """The operating system of their host, as Python calls it; assumed ones run Linux."""
+
+    @property
+    def platform(self) -> str:
+        """What drives them: the name of a section of a deploy file, such as `cuda`."""
+        return _PLATFORMS.get(self.kind, "cuda" if self.kind in IMAGINARY else self.kind)
 
     def resolved(self, count: int) -> DevicesPlan:
         """Return what the plan says about them when it is made for `count` of them."""
@@ -54,7 +74,11 @@ class Devices:
         if memory is not None and self.shares_memory:
             memory //= max(count, 1)
         return DevicesPlan(
-            kind=self.kind, count=count, memory_bytes=memory, imaginary=self.imaginary
+            kind=self.kind,
+            count=count,
+            memory_bytes=memory,
+            imaginary=self.imaginary,
+            ids=self.ids[:count],
         )
 
 
@@ -89,6 +113,8 @@ def _of_host(host: Host, count: int | None) -> Devices:
         count=count,
         memory_bytes=host.memory_bytes,
         shares_memory=host.count is None,
+        ids=host.ids,
+        system=host.system,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
+from stagemesh.config.chunks import hands_over_chunks
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings, Settings, Sourced, StageSettings
 from stagemesh.plan.report import Report
@@ -84,6 +85,8 @@ def plan_edges(
     named = _named_connectors(edges, settings, report)
     _report_unused(named, settings, report)
     stages = {stage.stage_id: stage for stage in pipeline.stages}
+    willing = {stage.stage_id: hands_over_chunks(stage) for stage in settings.stages}
+    limits = {(edge.source, edge.target): edge for edge in settings.edges}
     default = next(spec for spec in connectors.values() if spec.is_default)
     planned = []
     for edge in edges:
@@ -94,7 +97,8 @@ def plan_edges(
             else (chosen.connector, chosen.options)
         )
         producer = stages[edge[0]]
-        chunked = async_chunk and producer.produces_chunks
+        chunked = async_chunk and producer.produces_chunks and willing[edge[0]]
+        limit = limits.get(edge)
         planned.append(
             EdgePlan(
                 source=edge[0],
@@ -104,9 +108,20 @@ def plan_edges(
                 payload_type=producer.engine_output_type,
                 bridge=_bridge_of(producer, chunked=chunked),
                 chunked=chunked,
+                window_size=None if limit is None else limit.window_size,
+                max_inflight=None if limit is None else limit.max_inflight,
             )
         )
     return tuple(planned)
+
+
+def edge_reasons(edges: Iterable[EdgePlan]) -> Iterator[str]:
+    """Say which limits of edges nothing keeps yet."""
+    for edge in edges:
+        limits = {"window_size": edge.window_size, "max_inflight": edge.max_inflight}
+        for name, limit in limits.items():
+            if limit is not None:
+                yield f"edge {edge.source} -> {edge.target}: nothing acts on `{name}` yet"
 
 
 def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
@@ -120,6 +135,14 @@ def _named_connectors(
     edges: list[Edge], settings: Settings, report: Report
 ) -> Mapping[Edge, _Named]:
     found: dict[Edge, _Named] = {}
+    for listed in settings.edges:
+        if listed.connector is None:
+            continue
+        place = _Named(name=listed.connector, origin=listed.origin)
+        if place.name in settings.connectors:
+            found[listed.source, listed.target] = place
+        else:
+            report.add(_undeclared(place, settings.connectors))
     for stage in settings.stages:
         for side in _SIDES:
             possible = side.keys(stage.stage_id, edges)

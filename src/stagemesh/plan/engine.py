@@ -8,7 +8,7 @@ from typing import Final
 
 from stagemesh.config.check import hints
 from stagemesh.config.kind_fields import KIND_FIELDS
-from stagemesh.config.plain import plain
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.schema import StageEntry
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.report import Report
@@ -35,8 +35,14 @@ class EngineChoice:
     """An instance of the declaration's `options`."""
     stage_args: Mapping[str, object] = field(default_factory=dict)
     """Given fields of the stage's kind on which the engine does not act yet."""
+    said: Mapping[str, object] = field(default_factory=dict)
+    """All fields that were given, but those of the planner itself."""
     is_known: bool = True
     """False when a mistake was reported, so that nothing more can be said about the engine."""
+
+    def value(self, name: str) -> object:
+        """Return the value of a stage field that holds; `None` where there is none."""
+        return plain_fields(self.args).get(name, self.said.get(name))
 
 
 def choose_engine(
@@ -47,6 +53,11 @@ def choose_engine(
 ) -> EngineChoice:
     """Take the engine that was named, or the default of the stage's kind; make its arguments."""
     named = settings.fields.get("engine")
+    said = {
+        name: plain(given.value)
+        for name, given in settings.fields.items()
+        if name not in PLANNED_FIELDS
+    }
     if named is None or named.value == AUTO:
         spec = _default(stage, engines.values())
     else:
@@ -54,12 +65,13 @@ def choose_engine(
         problem = _wrong_engine(stage, named, spec, engines)
         if problem is not None:
             report.add(problem)
-            return EngineChoice(spec=None, args=NoOptions(), is_known=False)
+            return EngineChoice(spec=None, args=NoOptions(), said=said, is_known=False)
     taken, left = _split(settings, spec)
     return EngineChoice(
         spec=spec,
         args=NoOptions() if spec is None else _arguments(stage, taken, spec, report),
         stage_args=_stage_args(stage, left, spec, engines, report),
+        said=said,
     )
 
 

@@ -32,8 +32,9 @@ class Made:
 def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made:
     """Read, check and plan; every mistake of every input is told at once."""
     catalog = Catalog.installed() if catalog is None else catalog
-    loaded = load(inputs, catalog)
     devices = devices_from(inputs.devices, host)
+    platform = None if isinstance(devices, Diagnostic) else devices.platform
+    loaded = load(inputs, catalog, platform)
     # a malformed variable may also have been in the way of reading
     diagnostics = list(dict.fromkeys((*check_environment(), *loaded.diagnostics)))
     if isinstance(devices, Diagnostic):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stagemesh.plan.diagnostics import plural, printable
 from stagemesh.plan.place import size_text
+from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
 from stagemesh.plan.values import Plan, StagePlan, ValuePlan
 
 
@@ -19,6 +20,9 @@ def plan_text(plan: Plan) -> str:
         list(_edges(plan)),
         list(_routing(plan)),
         list(_memory(plan)),
+        list(table(list(device_rows(plan)))),
+        list(table(list(session_rows(plan)))),
+        list(table(list(setup_rows(plan)))),
         list(_values(plan)),
         [f"not checked  {printable(sentence)}" for sentence in plan.skipped_checks],
         [f"cannot run   {printable(reason)}" for reason in plan.not_runnable],
@@ -180,6 +184,8 @@ def _show(value: object) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Align cells in columns; the first cell of a row that repeats the one above stays empty."""
+    if not rows:
+        return
     cleaned = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
     above = ""

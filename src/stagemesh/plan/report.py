@@ -17,9 +17,9 @@ class Report:
         """Keep diagnostics."""
         self._found.update(dict.fromkeys(diagnostics))
 
-    def skip(self, sentence: str) -> None:
-        """Keep that a check could not be made."""
-        self._skipped[sentence] = None
+    def skip(self, *sentences: str) -> None:
+        """Keep that checks could not be made."""
+        self._skipped.update(dict.fromkeys(sentences))
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

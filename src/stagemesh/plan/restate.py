@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.config.plain import plain
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.engine import NO_ENGINE
+from stagemesh.plan.sessions import DuplexPlan
 from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
 
@@ -22,7 +23,9 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
         deploy_config={
             "pipeline": plan.pipeline,
             "async_chunk": plan.async_chunk,
+            **_wide(plan),
             "connectors": {_name(edge): _connector(edge, catalog) for edge in plan.edges},
+            "edges": [_edge(edge) for edge in plan.edges],
             "stages": [_stage(stage, plan, catalog) for stage in plan.stages],
         },
         strategy_config={
@@ -34,6 +37,29 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
     )
 
 
+def _wide(plan: Plan) -> dict[str, object]:
+    """What is said about the pipeline as a whole."""
+    said: dict[str, object] = {
+        "session_mode": plan.session.mode,
+        "active_stream_window": plan.active_stream_window,
+        "cuda_mps": plan.cuda_mps,
+    }
+    if plan.session.duplex is not None:
+        said["duplex_session"] = _duplex(plan.session.duplex)
+    if plan.weight_transfer is not None:
+        transfer = plan.weight_transfer
+        said["weight_transfer_config"] = {**transfer.options, "backend": transfer.backend}
+    return said
+
+
+def _duplex(duplex: DuplexPlan) -> dict[str, object]:
+    said = plain_fields(duplex)
+    del said["frontends"]
+    groups = [dict(enumerate(group.replicas)) for group in duplex.groups]
+    del said["groups"]
+    return {**said, "replica_groups": groups} if groups else said
+
+
 def _stage(stage: StagePlan, plan: Plan, catalog: Catalog) -> dict[str, object]:
     said: dict[str, object] = {
         **stage.engine_args,
@@ -42,12 +68,9 @@ def _stage(stage: StagePlan, plan: Plan, catalog: Catalog) -> dict[str, object]:
         "env": stage.env,
         "default_sampling_params": _sampling(stage, plan, catalog),
         "additional_config": stage.model_args,
-        "output_connectors": {
-            f"to_stage_{edge.target}": _name(edge)
-            for edge in plan.edges
-            if edge.source == stage.stage_id
-        },
     }
+    if not stage.async_chunk:
+        said["async_chunk"] = False
     return said if stage.engine == NO_ENGINE else {**said, "engine": stage.engine}
 
 
@@ -66,6 +89,11 @@ def _sampling(stage: StagePlan, plan: Plan, catalog: Catalog) -> Mapping[str, ob
 
 def _name(edge: EdgePlan) -> str:
     return f"edge {edge.source} -> {edge.target}"
+
+
+def _edge(edge: EdgePlan) -> dict[str, object]:
+    limits = {"window_size": edge.window_size, "max_inflight": edge.max_inflight}
+    return {"from": edge.source, "to": edge.target, "connector": _name(edge), **limits}
 
 
 def _connector(edge: EdgePlan, catalog: Catalog) -> dict[str, object]:

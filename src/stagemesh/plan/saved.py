@@ -80,12 +80,19 @@ def _other_host(plan: Plan, host: Host, origin: Origin) -> Iterator[Diagnostic]:
     elif host.count is not None and devices.count > host.count:
         code = "PL044"
         message = f"the plan uses `{devices.count}` devices, and this host has `{host.count}`"
+    elif devices.ids != host.ids[: devices.count]:
+        code = "PL114"
+        message = f"the plan is for {_listed(devices.ids)}, and visible are {_listed(host.ids)}"
     elif host.count is None and host.memory_bytes is not None and needed > host.memory_bytes:
         code = "PL045"
         message = "this host has less memory than the one that the plan was made for"
     else:
         return
     yield Diagnostic(code=code, message=message, origin=origin, help=_AGAIN)
+
+
+def _listed(ids: tuple[str, ...]) -> str:
+    return f"the devices {quoted(','.join(ids))}" if ids else "devices without names"
 
 
 def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagnostic]:
@@ -106,7 +113,9 @@ def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagn
             count=plan.devices.count,
             memory_bytes=plan.devices.memory_bytes,
             imaginary=plan.devices.imaginary,
+            ids=plan.devices.ids,
         ),
+        num_frontends=plan.session.num_frontends,
         placed={
             stage.stage_id: tuple(
                 tuple(rank.device for rank in replica.ranks) for replica in stage.replicas

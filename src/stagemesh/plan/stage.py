@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from stagemesh.config.chunks import hands_over_chunks
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
+from stagemesh.plan.setup import StageSetup
 from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.values import (
     AxisPlan,
@@ -55,7 +57,10 @@ class StageDraft:
 
 
 def plan_stage(
-    draft: StageDraft, settings: StageSettings, replicas: tuple[DeviceIds, ...]
+    draft: StageDraft,
+    settings: StageSettings,
+    replicas: tuple[DeviceIds, ...],
+    setup: StageSetup,
 ) -> StagePlan:
     """Write down one stage."""
     stage, stack = draft.stage, draft.stack
@@ -85,6 +90,8 @@ def plan_stage(
         model_subdir=stage.model_subdir,
         loader=stage.loader,
         values={**_axis_values(stack), **values_of(settings.fields)},
+        async_chunk=hands_over_chunks(settings),
+        setup=setup,
     )
 
 
@@ -94,8 +101,17 @@ def _env(settings: StageSettings) -> Mapping[str, str]:
 
 
 def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
-    """Say of every given value where it came from."""
-    return {name: _value(sourced) for name, sourced in sorted(given.items())}
+    """Say of every given value where it came from; of a mapping, of each of its members."""
+    return dict(_values(given, ""))
+
+
+def _values(given: Mapping[Any, Sourced[object]], prefix: str) -> Iterator[tuple[str, ValuePlan]]:
+    for key, sourced in sorted(given.items(), key=lambda item: str(item[0])):
+        path = f"{prefix}{key}"
+        if sourced.parts:
+            yield from _values(sourced.parts, f"{path}.")
+        else:
+            yield path, _value(sourced)
 
 
 def _value(sourced: Sourced[Any]) -> ValuePlan:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from stagemesh.config.variables import VariableName, VariableValue
+from stagemesh.plan.sessions import SessionPlan
+from stagemesh.plan.setup import StageSetup
 from stagemesh.spec.bounds import Range
 
 PLAN_VERSION: Final = 1
@@ -25,6 +27,8 @@ class DevicesPlan:
     """Bytes of one device; `None` when it is not known, so memory is not checked."""
     imaginary: bool
     """True when they were only assumed, so the plan cannot be run."""
+    ids: tuple[str, ...] = ()
+    """What the driver calls each of them, such as `7` or `GPU-...`; empty where nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +176,11 @@ class StagePlan:
     loader: str | None
     """Reference of its network's loader."""
     values: Mapping[str, ValuePlan]
-    """Where each given value came from, by path, such as `axes.tp.size` or `max_num_seqs`."""
+    """Where each given value came from, by path, such as `axes.tp.size` or `env.NAME`."""
+    async_chunk: bool = True
+    """Whether it takes part where stages hand over chunks."""
+    setup: StageSetup = field(default_factory=StageSetup)
+    """How its processes are started and bound, and which kernels it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +201,20 @@ class EdgePlan:
     """Reference of the `BridgeFactory`, or `None` when outputs are inputs as they are."""
     chunked: bool
     """Whether payloads are handed over as they appear rather than whole."""
+    window_size: int | None = None
+    """Outputs of one request that are handed over together; `-1` for all, `None` for no word."""
+    max_inflight: int | None = None
+    """Most requests that are on it at a time; `None` for no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightTransferPlan:
+    """How new weights reach the stages while they run."""
+
+    backend: str
+    """What carries them, such as `nccl`."""
+    options: Mapping[str, object]
+    """Further options of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +251,14 @@ class Plan:
     """Checks that could not be made because a fact is missing."""
     values: Mapping[str, ValuePlan] = field(default_factory=dict)
     """Where each pipeline-wide value came from, by field name."""
+    session: SessionPlan = field(default_factory=SessionPlan)
+    """Turn by turn or full duplex, and the frontends."""
+    weight_transfer: WeightTransferPlan | None = None
+    """How weights are replaced while it runs; `None` where they are not."""
+    active_stream_window: int = 0
+    """Streams towards the next stage that are served at a time; `0` goes round all of them."""
+    cuda_mps: bool = False
+    """Whether stages that share a device were to do so through CUDA MPS."""
 
     def stage(self, stage_id: int) -> StagePlan:
         """Return the stage with that id."""

@@ -8,10 +8,10 @@ ticket's number back to `Sender.released`. So readiness is always pushed, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.pipeline import NoOptions
@@ -72,6 +72,14 @@ class Receiver(Protocol):
         ...
 
 
+Endpoints: TypeAlias = Callable[[object], Mapping[str, str]]
+"""Returns the addresses among a connector's options, such as `host:50051`, by option."""
+
+
+def _no_endpoints(_options: object) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorSpec:
     """The declaration of a connector, exported as `CONNECTOR` by `connectors/<name>.py`."""
@@ -92,6 +100,8 @@ class ConnectorSpec:
     """Reference of a function `(options) -> Sender`; `None` when it only plans yet."""
     receiver: str | None = None
     """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
+    endpoints: Endpoints = _no_endpoints
+    """Which services it meets at; two of them cannot have one address."""
     planning_only: str | None = None
     """Why it can be planned but not run yet, or `None` when it runs."""
 

@@ -13,17 +13,19 @@ class Layer(IntEnum):
     """Default of the field itself."""
     PIPELINE = 1
     """Default of the model's pipeline."""
-    DEPLOY = 2
+    PIPELINE_WIDE = 2
+    """Root of a deploy file, for every stage to which no file gives a value of its own."""
+    DEPLOY = 3
     """Deploy file, the model's own or the user's."""
-    OVERLAY = 3
+    OVERLAY = 4
     """Deploy file that names a `base_config`."""
-    PLATFORM = 4
+    PLATFORM = 5
     """Platform section of a deploy file."""
-    STRATEGY = 5
+    STRATEGY = 6
     """Strategy file."""
-    GLOBAL = 6
+    GLOBAL = 7
     """Flag or Python argument for all stages."""
-    STAGE = 7
+    STAGE = 8
     """Flag or Python argument for one stage."""
 
     @property

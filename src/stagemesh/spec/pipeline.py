@@ -86,6 +86,8 @@ class StagePipelineConfig:
     """Whether it takes pictures, clips or sounds from the request."""
     supports_native_mrv2_data_plane: bool = False
     """Whether model runner `v2` hands its payloads on without a copy."""
+    mrv2_platforms: tuple[str, ...] = ()
+    """Platforms, such as `npu`, on which model runner `v2` runs this stage and else no other."""
     is_guided: bool | None = None
     """Whether it takes classifier-free guidance, where the checkpoint does not say."""
     loader: str | None = None

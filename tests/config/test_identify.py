@@ -92,7 +92,7 @@ def test_a_name_that_two_installed_models_have_is_told(speech: Speech) -> None:
     for deploy in ("pipeline: speech", "{}"):
         loaded = speech.load(deploy=deploy, catalog=known)
         [found] = loaded.diagnostics
-        assert found.code == "MD020"
+        assert found.code == "MD009"
         assert found.message == "2 installed models are called `speech`"
         assert str(found.help).startswith("they are in `tests.config.shipped`, `elsewhere`")
         assert loaded.pipeline is None

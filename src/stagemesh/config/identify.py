@@ -137,7 +137,7 @@ def _tell_twins(found: Sequence[Model], origin: Origin, run: Run) -> None:
     name = found[0].pipeline.model_type
     packages = ", ".join(f"`{model.package}`" for model in found)
     message = f"{len(found)} installed models are called {quoted(name)}"
-    run.tell("MD020", message, origin, f"they are in {packages}; uninstall all but one of them")
+    run.tell("MD009", message, origin, f"they are in {packages}; uninstall all but one of them")
 
 
 def _tell_several(

@@ -66,7 +66,7 @@ def _wrong_names(pipeline: PipelineConfig) -> Iterator[_Finding]:
     model = pipeline.model_type
     if not _PIPELINE_NAME.fullmatch(model):
         help_text = "begin with a letter; letters, digits, `_`, `.` and `-` may follow"
-        yield "MD021", f"{quoted(model)} cannot be the name of a pipeline", help_text
+        yield "MD015", f"{quoted(model)} cannot be the name of a pipeline", help_text
     deploy = pipeline.default_deploy_config_name
     if not _FILE_NAME.fullmatch(deploy):
         help_text = "give the name of a file in the model's `deploy` folder, without `.yaml`"
@@ -80,7 +80,7 @@ def _wrong_names(pipeline: PipelineConfig) -> Iterator[_Finding]:
                 "begin with a letter, go on with letters, digits and `_`, and take no word"
                 " that YAML reads as something else"
             )
-            yield "MD021", f"a stage of `{model}` cannot be called {quoted(name)}", help_text
+            yield "MD015", f"a stage of `{model}` cannot be called {quoted(name)}", help_text
 
 
 # --- the graph -----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _wrong_graph(pipeline: PipelineConfig) -> Iterator[_Finding]:
             if stage.stage_id not in used and not stage.final_output:
                 help_text = "name it in `input_sources` of another stage, or set `final_output`"
                 message = f"the output of stage `{stage.model_stage}` of `{model}` goes nowhere"
-                yield "MD022", message, help_text
+                yield "MD017", message, help_text
 
 
 def _wrong_sources(pipeline: PipelineConfig) -> Iterator[_Finding]:

@@ -92,6 +92,7 @@ def test_a_rule_sees_effective_values(tmp_path: Path) -> None:
         edge_options={"b": Codec(frames=15)},
         fields={"max_num_seqs": 5, "enforce_eager": True},
         sizes={"tp": 2},
+        ranks={"tp": 2},
     )
     assert view.stages["b"].fields == {"max_num_seqs": 8}
     assert [view.stages[name].size("tp") for name in "ab"] == [2, 1]

@@ -63,6 +63,7 @@ def _stage(draft: StageDraft, context: RuleContext, ruled: Ruling) -> ModelStage
             "distributed_executor_backend": ruled.executors[draft.stage_id],
         },
         sizes=draft.stack.sizes,
+        ranks=dict(draft.stack.mesh),
     )
 
 

@@ -40,6 +40,8 @@ class ModelStage:
     """Engine arguments, defaults filled in, and given fields of the stage's kind."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Size of every declared axis."""
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """Of these, the axes that bring more than one rank to a replica."""
 
     def size(self, axis: str) -> int:
         """Size of an axis; 1 when it is not declared."""

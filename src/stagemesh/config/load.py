@@ -138,17 +138,15 @@ class _Loading:
         recipes = [m.pipeline.model_type for m in catalog.models if m.pipeline.checkpoint_recipe]
         folder = find_folder(str(self._inputs.model), recipes, run)
         file = None if folder is None else read_config(folder, run)
-        if file is None:
-            return model, None
-        if model is None and named is None:
+        if file is not None and named is None:
             model = model_of(file, catalog, run)
         if model is None:
             return None, None
-        wrong = topology_findings(model.pipeline)
+        wrong = topology_findings(model.pipeline, catalog, self._fields)
         run.findings.extend(wrong)
         if wrong:
             return None, None
-        return model, read_checkpoint(file, model.pipeline, run)
+        return model, None if file is None else read_checkpoint(file, model.pipeline, run)
 
     # --- the settings ---------------------------------------------------------------------------
 

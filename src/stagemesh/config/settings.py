@@ -71,6 +71,8 @@ class ConnectorSettings:
     """File name of the connector's plug-in."""
     options: object
     """An instance of the connector's `options` type."""
+    edge_options: Mapping[str, Sourced[object]] = field(default_factory=dict)
+    """Options of the model for the edges that it carries, by name."""
     origin: Origin = field(compare=False)
     """Where it was declared."""
 

@@ -9,6 +9,7 @@ from typing import cast
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
 from stagemesh.config.chunks import chunk_findings
+from stagemesh.config.edge_options import read_extra
 from stagemesh.config.edges import EDGES
 from stagemesh.config.extras import EXTRAS, take_extras
 from stagemesh.config.fields import StageField
@@ -33,6 +34,7 @@ from stagemesh.spec.unset import UNSET
 
 _CONNECTORS = "connectors"
 _AXES = "axes"
+_EXTRA = "extra"
 
 
 def settle(
@@ -48,7 +50,7 @@ def settle(
     children = common.children if common is not None else {}
     settings = Settings(
         fields={} if common is None else _fields(common, whole),
-        connectors=_connectors(children.get(_CONNECTORS), catalog, whole),
+        connectors=_connectors(children.get(_CONNECTORS), pipeline, catalog, whole),
         stages=tuple(
             _stage(stage, roots.get(stage.stage_id), fields, whole) for stage in pipeline.stages
         ),
@@ -142,17 +144,21 @@ def _axes(branch: Branch) -> dict[str, AxisSettings]:
     return found
 
 
-def _connectors(node: object, catalog: Catalog, run: Run) -> dict[str, ConnectorSettings]:
+def _connectors(
+    node: object, pipeline: PipelineConfig, catalog: Catalog, run: Run
+) -> dict[str, ConnectorSettings]:
     found: dict[str, ConnectorSettings] = {}
     for name, entry in node.children.items() if isinstance(node, Branch) else ():
         if isinstance(entry, Branch) and value_of(entry) is not UNSET:
-            settings = _connector(str(name), entry, catalog, run)
+            settings = _connector(str(name), entry, pipeline, catalog, run)
             if settings is not None:
                 found[str(name)] = settings
     return found
 
 
-def _connector(name: str, branch: Branch, catalog: Catalog, run: Run) -> ConnectorSettings | None:
+def _connector(
+    name: str, branch: Branch, pipeline: PipelineConfig, catalog: Catalog, run: Run
+) -> ConnectorSettings | None:
     place = Place(located=MergedPlace(branch=branch), label=f"{_CONNECTORS}.{name}")
     entry = checker(ConnectorEntry)(value_of(branch), place, run)
     if not isinstance(entry, ConnectorEntry):
@@ -163,7 +169,13 @@ def _connector(name: str, branch: Branch, catalog: Catalog, run: Run) -> Connect
         help_text = did_you_mean(entry.name, catalog.connectors)
         run.tell("CF040", f"unknown connector {quoted(entry.name)}", here.origin, help_text)
         return None
-    options = checker(spec.options)(entry.extra, place.child("extra"), run)
-    if options is UNSET:
+    extra = read_extra(branch.at(_EXTRA), spec.options, pipeline, place.child(_EXTRA), run)
+    if extra is None:
         return None
-    return ConnectorSettings(name=name, connector=spec.name, options=options, origin=branch.origin)
+    return ConnectorSettings(
+        name=name,
+        connector=spec.name,
+        options=extra.options,
+        edge_options=extra.edge_options,
+        origin=branch.origin,
+    )

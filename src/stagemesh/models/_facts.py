@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from stagemesh.spec.facts import StageFacts
@@ -42,10 +43,11 @@ def dtype(config: JsonObject) -> str | None:
     return value if isinstance(value, str) and value in DTYPE_BYTES else None
 
 
-def decoder(config: JsonObject) -> StageFacts:
+def decoder(config: JsonObject, whole: JsonObject | None = None) -> StageFacts:
     """Return what the section of a dense decoder of `transformers` says.
 
-    Raises `TypeError` naming the key when a value is no whole number.
+    `whole` is the file around it, which may give the type of all weights together. Raises
+    `TypeError` naming the key when a value is no whole number.
     """
     heads, hidden = count(config, "num_attention_heads"), count(config, "hidden_size")
     head_dim = count(config, "head_dim")
@@ -61,5 +63,20 @@ def decoder(config: JsonObject) -> StageFacts:
         head_dim=head_dim,
         vocab_size=count(config, "vocab_size"),
         max_model_len=count(config, "max_position_embeddings"),
-        weight_dtype=dtype(config),
+        weight_dtype=dtype(config) or dtype(whole or {}),
+    )
+
+
+def moe_decoder(config: JsonObject, whole: JsonObject | None = None) -> StageFacts:
+    """Return the same of a decoder whose feed-forward blocks are mixtures of experts.
+
+    The width outside the experts is that of the expert which every token visits; without one it is
+    not known, since no block of that kind is left.
+    """
+    return replace(
+        decoder(config, whole),
+        num_experts=count(config, "num_experts"),
+        num_experts_per_tok=count(config, "num_experts_per_tok"),
+        moe_intermediate_size=count(config, "moe_intermediate_size"),
+        intermediate_size=count(config, "shared_expert_intermediate_size") or None,
     )

@@ -13,6 +13,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.kernels import with_one_spelling
+from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
 from stagemesh.plan.report import Report
@@ -92,6 +93,8 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     )
     ruled = every_rule(context)
     report.add(*ruled.diagnostics)
+    if not report.failed:
+        report.add(*check_model(context, ruled))
     if report.failed:
         return PlanResult(plan=None, diagnostics=report.diagnostics)
     _tell_unknown_memory(drafts, placement, report)

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 from stagemesh.config.chunks import hands_over_chunks
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings, Settings, Sourced, StageSettings
+from stagemesh.plan.edge_options import edge_options, report_idle_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.connector import ConnectorSpec
@@ -47,9 +48,16 @@ class _Named:
 
 
 def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: Report) -> bool:
-    """Whether stages hand over chunks: what was said, or else yes where a stage can."""
+    """Whether outputs go out in chunks: what was said, or else yes where a stage can.
+
+    They go to the next stage; those of a pipeline of one stage go to the user.
+    """
     sources = {source for source, _ in _edges_of(pipeline)}
-    able = any(stage.produces_chunks for stage in pipeline.stages if stage.stage_id in sources)
+    able = any(
+        stage.produces_chunks
+        for stage in pipeline.stages
+        if stage.stage_id in sources or not sources
+    )
     given = settings.fields.get("async_chunk")
     if given is None or not given.value:
         return given is None and able
@@ -89,6 +97,7 @@ def plan_edges(
     limits = {(edge.source, edge.target): edge for edge in settings.edges}
     default = next(spec for spec in connectors.values() if spec.is_default)
     planned = []
+    carried: dict[str | None, list[StagePipelineConfig]] = {}
     for edge in edges:
         chosen = settings.connectors[named[edge].name] if edge in named else None
         name, options = (
@@ -97,6 +106,7 @@ def plan_edges(
             else (chosen.connector, chosen.options)
         )
         producer = stages[edge[0]]
+        carried.setdefault(None if chosen is None else chosen.name, []).append(producer)
         chunked = async_chunk and producer.produces_chunks and willing[edge[0]]
         limit = limits.get(edge)
         planned.append(
@@ -105,13 +115,15 @@ def plan_edges(
                 target=edge[1],
                 connector=name,
                 options=plain_fields(options),
-                payload_type=producer.engine_output_type,
+                payload_type="+".join(producer.output_types),
                 bridge=_bridge_of(producer, chunked=chunked),
                 chunked=chunked,
                 window_size=None if limit is None else limit.window_size,
                 max_inflight=None if limit is None else limit.max_inflight,
+                model_options=edge_options(producer, chosen, report),
             )
         )
+    report_idle_options(settings.connectors, carried, report)
     return tuple(planned)
 
 
@@ -193,7 +205,8 @@ def _agree(
     report: Report,
 ) -> None:
     one, other = declared[first.name], declared[second.name]
-    if (one.connector, one.options) != (other.connector, other.options):
+    same = one.connector == other.connector and one.options == other.options
+    if not same or one.edge_options != other.edge_options:
         report.add(
             Diagnostic(
                 code="PL032",

@@ -99,7 +99,7 @@ def _edge(edge: EdgePlan) -> dict[str, object]:
 def _connector(edge: EdgePlan, catalog: Catalog) -> dict[str, object]:
     """Name a connector as deploy files do."""
     names = (name for name, spec in catalog.connectors.items() if spec.name == edge.connector)
-    return {"name": next(names, edge.connector), "extra": edge.options}
+    return {"name": next(names, edge.connector), "extra": {**edge.options, **edge.model_options}}
 
 
 def _axis(axis: AxisPlan, declared: Axis | None) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import Final
 from stagemesh.plan.edges import edge_reasons
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stage import StageDraft
+from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.axis import WorldRole
 
 _DECIDED: Final = frozenset(
@@ -32,11 +33,17 @@ def reasons(context: RuleContext, ruled: Ruling) -> tuple[str, ...]:
         found += _of_stage(draft, ruled)
     if pipeline.planning_only is None:
         found += [reason for draft in context.drafts for reason in _without_weights(draft)]
+        found += [reason for edge in context.edges for reason in _of_model(edge)]
     found += _of_edges(context)
     found += _of_pipeline(ruled)
     if devices.imaginary:
         found.append(f"the `{devices.kind}` devices are imaginary")
     return tuple(found)
+
+
+def _of_model(edge: EdgePlan) -> Iterator[str]:
+    for option in edge.model_options:
+        yield f"edge {edge.source} -> {edge.target}: nothing acts on `{option}` yet"
 
 
 def _without_weights(draft: StageDraft) -> Iterator[str]:

@@ -201,6 +201,8 @@ class EdgePlan:
     """Reference of the `BridgeFactory`, or `None` when outputs are inputs as they are."""
     chunked: bool
     """Whether payloads are handed over as they appear rather than whole."""
+    model_options: Mapping[str, object] = field(default_factory=dict)
+    """What the model can be told about this edge, defaults filled in."""
     window_size: int | None = None
     """Outputs of one request that are handed over together; `-1` for all, `None` for no word."""
     max_inflight: int | None = None

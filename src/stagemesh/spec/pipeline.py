@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeAlias
 
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.model import ModelCheck, no_model_findings
 
 JsonObject: TypeAlias = Mapping[str, object]
 """A parsed JSON object."""
@@ -72,8 +73,9 @@ class StagePipelineConfig:
     """Modality of that output, such as `text` or `audio`."""
     owns_tokenizer: bool = False
     """Whether it turns text into tokens and back."""
-    engine_output_type: str = "text"
-    """What its engine puts out: names of `OUTPUT_TYPES`, several joined by `+` or `,`."""
+    engine_output_type: str | None = "text"
+    """What its engine puts out: names of `OUTPUT_TYPES`, several joined by `+` or `,`; `None` is
+    `text` too."""
     model_subdir: str = "."
     """Folder of its weights inside the checkpoint."""
     weight_folders: tuple[str, ...] = ()
@@ -94,6 +96,9 @@ class StagePipelineConfig:
     """Reference of the network's loader; `None` where the engine knows how to load it."""
     options: type = NoOptions
     """Dataclass of what `additional_config` may hold for this stage."""
+    edge_options: type = NoOptions
+    """Dataclass of what `extra` of a connector may hold for the edges that leave this stage, beside
+    the connector's own options."""
     params: type = NoOptions
     """Dataclass of the request parameters that the network adds to the engine's own."""
     sampling_constraints: Mapping[str, object] = field(default_factory=dict)
@@ -106,6 +111,12 @@ class StagePipelineConfig:
     """Reference of a `BridgeFactory` for handing over the whole payload at once."""
     produces_chunks: bool = False
     """Whether its engine can put out chunks, so that the next stage starts before it ends."""
+
+    @property
+    def output_types(self) -> tuple[str, ...]:
+        """What its engine puts out, one name after the other."""
+        given = self.engine_output_type
+        return ("text",) if given is None else tuple(given.replace(",", "+").split("+"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +140,18 @@ class PipelineConfig:
     diffusers_class_names: tuple[str, ...] = ()
     """Names of `_class_name` in `model_index.json` that it answers to."""
     variant_of: str | None = None
-    """Pipeline of which it is another cut; it is chosen by `pipeline:` in a deploy file alone."""
+    """Pipeline of which it is another cut. With a predicate it answers to the same checkpoints as
+    that one; without, it is chosen by `pipeline:` in a deploy file alone."""
+    input_modalities: tuple[str, ...] = ("text",)
+    """What a request may bring, for listings."""
     stage_cli_aliases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Stage fields that mean a field of one stage: name to stage name and field."""
     duplex: DuplexModel | None = None
     """What it can do in full-duplex sessions; `None` when it has none."""
     facts: FactsReader | None = None
     """Reader of the checkpoint's facts."""
+    check: ModelCheck = no_model_findings
+    """Its rules over the effective configuration."""
     planning_only: str | None = None
     """Why it can be planned but not run yet, or `None` when it runs."""
     checkpoint_recipe: str | None = None

@@ -249,3 +249,21 @@ KIND_FIELDS: Final[Mapping[type, frozenset[ExecutionType]]] = {
     Diffusion: frozenset({ExecutionType.DIFFUSION}),
 }
 """The stage kinds of each class of fields."""
+
+_LOADED_ADAPTERS: Final = "write `lora_path`, with `lora_scale` and `lora_backend`"
+_SENT_ADAPTERS: Final = "write `enable_lora: true`; requests bring the adapters"
+
+INSTEAD: Final[Mapping[str, str]] = {
+    "enable_lora": _LOADED_ADAPTERS,
+    "max_lora_rank": _LOADED_ADAPTERS,
+    "max_loras": _LOADED_ADAPTERS,
+    "lora_target_modules": _LOADED_ADAPTERS,
+    "fully_sharded_loras": _LOADED_ADAPTERS,
+    "lora_path": _SENT_ADAPTERS,
+    "lora_scale": _SENT_ADAPTERS,
+    "lora_backend": _SENT_ADAPTERS,
+    "attention_backend": "write `diffusion_attention_config: {default: ...}`",
+    "diffusion_attention_config": "write `attention_backend`",
+    "diffusion_attention_backend": "write `attention_backend`",
+}
+"""What stages of the other kinds have in place of a field."""

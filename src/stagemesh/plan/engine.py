@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from stagemesh.config.check import hints
-from stagemesh.config.kind_fields import KIND_FIELDS
+from stagemesh.config.kind_fields import INSTEAD, KIND_FIELDS
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.schema import StageEntry
 from stagemesh.config.settings import Sourced, StageSettings
@@ -156,7 +156,7 @@ def _nobodys(
             code="PL027",
             message=f"`{stage.model_stage}` is a `{kind.value}` stage, which has no `{name}`",
             origin=value.origin,
-            help=f"`{name}` is a field of {kinds} stages; leave it out",
+            help=INSTEAD.get(name, f"`{name}` is a field of {kinds} stages; leave it out"),
         )
     takers = [
         each.name for each in engines.values() if kind in each.runs and name in hints(each.options)

@@ -45,7 +45,7 @@ def _spelt(stage: StageSettings) -> dict[str, Sourced[object]]:
     return {
         name: replace(given, value=spelling(given.value))
         for name, spelling in _SPELLING.items()
-        if (given := stage.fields.get(name)) is not None
+        if (given := stage.fields.get(name)) is not None and given.value is not None
     }
 
 
@@ -66,9 +66,7 @@ def _one_choice(choice: object) -> object:
 
 
 def _structured(config: object) -> object:
-    if not isinstance(config, Mapping):
-        return config
-    spelt = dict(config)
+    spelt = dict(cast("Mapping[str, object]", config))
     if DEFAULT in spelt:
         spelt[DEFAULT] = _one_choice(spelt[DEFAULT])
     roles = spelt.get(PER_ROLE)

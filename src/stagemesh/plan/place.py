@@ -159,11 +159,10 @@ def _place_listed(
 ) -> tuple[DeviceIds, ...] | None:
     """Cut a list for all replicas into slices, or repeat a list for one replica."""
     texts = [text.strip() for text in listed.value.split(",")]
-    limit = _MAX_DEVICES if devices.count is None else devices.count
     ids = tuple(int(text[-_DIGITS:]) for text in texts)
     problem = (
         _wrong_count(wish, len(ids), listed.origin)
-        or _outside(wish, listed.origin, texts, limit)
+        or _outside(wish, listed.origin, texts, devices)
         or _wrong_ids(wish, ids, listed.origin)
     )
     if problem is not None:
@@ -175,7 +174,7 @@ def _place_listed(
     replicas = tuple(
         tuple(replica * world + each for each in ids) for replica in range(wish.num_replicas)
     )
-    beyond = _outside(wish, listed.origin, [str(each) for each in replicas[-1]], limit)
+    beyond = _outside(wish, listed.origin, [str(each) for each in replicas[-1]], devices)
     if beyond is not None:
         report.add(beyond)
         return None
@@ -197,8 +196,12 @@ def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
     )
 
 
-def _outside(wish: Wish, origin: Origin, texts: Sequence[str], limit: int) -> Diagnostic | None:
+def _outside(
+    wish: Wish, origin: Origin, texts: Sequence[str], devices: Devices
+) -> Diagnostic | None:
     """Find an id that no device has; ids of absurd length are never turned into numbers."""
+    limit = _MAX_DEVICES if devices.count is None else devices.count
+    called = ",".join(devices.ids[:limit])
     for text in texts:
         digits = text.lstrip("0")
         if len(digits) > _DIGITS or int(digits or "0") >= limit:
@@ -208,7 +211,8 @@ def _outside(wish: Wish, origin: Origin, texts: Sequence[str], limit: int) -> Di
                 message=f"`{wish.stage}` asks for device `{shown}`, and there are `{limit}`",
                 origin=origin,
                 notes=wish.notes,
-                help=f"devices are numbered from `0` to `{limit - 1}`",
+                help=f"devices are numbered from `0` to `{limit - 1}`"
+                + (f"; visible are `{called}`" if called else ""),
             )
     return None
 

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from stagemesh.plan.kernels import BACKEND, DEFAULT, PER_ROLE
 from stagemesh.plan.place import size_text
-from stagemesh.plan.sessions import DuplexPlan
 from stagemesh.plan.setup import KernelsPlan, MpsPlan, NumaPlan, RankBinding, StageSetup
 from stagemesh.plan.values import Plan
 
@@ -24,14 +23,9 @@ def device_rows(plan: Plan) -> Iterator[Row]:
 
 def session_rows(plan: Plan) -> Iterator[Row]:
     """Frontends, groups of replicas, and the sessions that they hold."""
-    session = plan.session
-    if session.duplex is not None:
-        yield from _duplex(plan, session.duplex)
-    elif session.num_frontends > 1:
-        yield "session", session.mode, f"{session.num_frontends} frontends"
-
-
-def _duplex(plan: Plan, duplex: DuplexPlan) -> Iterator[Row]:
+    duplex = plan.session.duplex
+    if duplex is None:
+        return
     held = f"{duplex.max_sessions} sessions"
     if duplex.max_sessions_per_replica is not None:
         held += f", {duplex.max_sessions_per_replica} a replica"

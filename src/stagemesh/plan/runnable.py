@@ -101,11 +101,8 @@ def _of_edges(context: RuleContext) -> Iterator[str]:
 
 
 def _of_pipeline(ruled: Ruling) -> Iterator[str]:
-    session = ruled.session
-    if session is not None and session.duplex is not None:
+    if ruled.session is not None and ruled.session.duplex is not None:
         yield "nothing holds full-duplex sessions yet"
-    if session is not None and session.num_frontends > 1:
-        yield "nothing starts several frontends yet"
     if ruled.active_stream_window:
         yield "nothing bounds the streams that a stage serves yet"
     if ruled.weight_transfer is not None:

@@ -115,7 +115,7 @@ def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagn
             imaginary=plan.devices.imaginary,
             ids=plan.devices.ids,
         ),
-        num_frontends=plan.session.num_frontends,
+        num_frontends=1 if plan.session.duplex is None else len(plan.session.duplex.frontends),
         placed={
             stage.stage_id: tuple(
                 tuple(rank.device for rank in replica.ranks) for replica in stage.replicas

@@ -76,7 +76,5 @@ class SessionPlan:
 
     mode: Literal["turn", "duplex"] = "turn"
     """Whether sessions take turns or speak both ways at once."""
-    num_frontends: int = 1
-    """Processes that accept connections on the one port."""
     duplex: DuplexPlan | None = None
     """Its full-duplex sessions; `None` where they take turns."""

@@ -11,7 +11,7 @@ from stagemesh.config.check import check, hints
 from stagemesh.config.place import Nowhere, Place
 from stagemesh.config.plain import plain
 from stagemesh.errors import DiagnosticError
-from stagemesh.plan.params import constrained
+from stagemesh.plan.params import by_key, constrained
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.declared import declared_stage
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
@@ -112,7 +112,7 @@ def _checked(
 
 
 def _merged(stage: str, own: Mapping[str, object], rules: StageRules) -> dict[str, object]:
-    merged = dict(constrained({**rules.defaults, **own}, rules.constraints))
+    merged = dict(constrained(by_key(rules.defaults, own), rules.constraints))
     for name, value in own.items():
         if merged[name] != value:
             _log.warning("%s.%s: %r gives way to the model's %r", stage, name, value, merged[name])

@@ -9,9 +9,8 @@ from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.plan.rules.context import RuleContext
 from stagemesh.plan.rules.groups import Group
 from stagemesh.plan.sessions import FrontendPlan
-from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
+from stagemesh.spec.diagnostic import Diagnostic, Severity
 from stagemesh.spec.origin import Layer, Origin
-from stagemesh.spec.pipeline import ExecutionType
 
 ORIGIN: Final = Origin(layer=Layer.GLOBAL, source="--api-server-count")
 """The flag that says how many there are."""
@@ -44,39 +43,6 @@ def frontends_of(
         fits = capacity([groups[group] for group in owned], share, per_replica)
         divided.append(FrontendPlan(groups=tuple(owned), quota=share, capacity=fits))
     return tuple(divided)
-
-
-def against_several(context: RuleContext) -> Iterator[Diagnostic]:
-    """Say what keeps a pipeline from having more than one frontend, whatever its sessions."""
-    count = context.num_frontends
-    if count == 1:
-        return
-    denoising = [
-        draft.stage.model_stage
-        for draft in context.drafts
-        if draft.stage.execution_type is ExecutionType.DIFFUSION
-    ]
-    if denoising:
-        yield Diagnostic(
-            code="PL085",
-            message=f"`{count}` frontends cannot serve the diffusion stage `{denoising[0]}`",
-            origin=ORIGIN,
-            help="write `--api-server-count 1`",
-        )
-    sleeping = [
-        (draft.stage.model_stage, given.origin)
-        for draft, given in context.each("enable_sleep_mode")
-        if given.value is True
-    ]
-    if sleeping:
-        names = ", ".join(f"`{name}`" for name, _ in sleeping)
-        yield Diagnostic(
-            code="PL085",
-            message=f"`{count}` frontends cannot serve stages with `enable_sleep_mode`",
-            origin=ORIGIN,
-            notes=tuple(Note(message=f"`{name}` has it", origin=at) for name, at in sleeping),
-            help=f"write `--api-server-count 1`, or switch it off for {names}",
-        )
 
 
 def against_duplex(

@@ -31,6 +31,7 @@ def groups_of(
         report.add(_unequal(counts, names, origin))
         return None
     wrong = list(_wrong_members(given, counts, names))
+    wrong += _twice(entry.replica_groups or (), given)
     groups: tuple[Group, ...] = ()
     if not wrong:
         groups = tuple(tuple(group[stage] for stage in counts) for group in given)
@@ -78,6 +79,16 @@ def _wrong_members(
                 has = f"`{names[stage]}` has `{counts[stage]}`"
                 help_text = f"replicas are numbered from `0` to `{counts[stage] - 1}`"
                 yield "PL077", f"{whose} names replica `{group[stage]}`, and {has}", help_text
+
+
+def _twice(
+    written: Sequence[Mapping[int | str, int]], groups: Sequence[Mapping[int, int]]
+) -> Iterator[_Finding]:
+    """A number may be written as text, too, which YAML takes for another key."""
+    for number, (keys, group) in enumerate(zip(written, groups, strict=True)):
+        if len(keys) > len(group):
+            message = f"group `{number}` of `replica_groups` names a stage twice"
+            yield "PL076", message, "write the number of a stage once, with quotes or without"
 
 
 def _wrong_together(

@@ -45,27 +45,30 @@ def lora(context: RuleContext) -> Ruling:
 
 def _for_all_stages(context: RuleContext) -> Iterator[Diagnostic]:
     """Flags for all stages, where there are several: adapters fit the network of one."""
-    if len(context.pipeline.stages) == 1:
-        return
     for name in (_SWITCH, *_NEEDING):
         for draft, given in context.each(name):
             is_denoiser = draft.stage.execution_type is ExecutionType.DIFFUSION
-            if given.origin.layer is Layer.GLOBAL and not is_denoiser:
+            if _is_for_all(context, given) and not is_denoiser:
                 example = f'{{"{draft.stage.model_stage}": {{"{name}": ...}}}}'
                 yield Diagnostic(
                     code="PL091",
-                    message=f"`{name}` cannot be given for all stages of a pipeline of several",
+                    message=f"`{name}` cannot be given for all stages of several",
                     origin=given.origin,
                     help=f"say it of one stage: `--stage-overrides '{example}'`",
                 )
                 break
 
 
+def _is_for_all(context: RuleContext, given: Sourced[object]) -> bool:
+    """Whether a value was given once for several stages."""
+    return given.origin.layer is Layer.GLOBAL and len(context.pipeline.stages) > 1
+
+
 def _by_tokens(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
     if draft.choice.value(_SWITCH):
         return
     said = (_beyond_default(context, draft, name) for name in _NEEDING)
-    idle = [given for given in said if given is not None]
+    idle = [given for given in said if given is not None and not _is_for_all(context, given)]
     if idle:
         off = context.given(draft, _SWITCH)
         notes = [Note(message="another of them is here", origin=given.origin) for given in idle[1:]]

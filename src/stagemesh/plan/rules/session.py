@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.schema_duplex import DuplexSession
@@ -12,10 +12,9 @@ from stagemesh.plan.rules import frontends
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.groups import Group, groups_of
 from stagemesh.plan.sessions import DuplexPlan, FrontendPlan, GroupPlan, SessionPlan
-from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.duplex import DuplexModel
-from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.origin import Origin
 
 _MODE: Final = "session_mode"
 _SECTION: Final = "duplex_session"
@@ -34,7 +33,6 @@ def is_duplex(context: RuleContext) -> bool:
 def session(context: RuleContext) -> Ruling:
     """Decide how the pipeline serves, and where sessions go."""
     report, model = Report(), context.pipeline.duplex
-    report.add(*frontends.against_several(context))
     duplex: DuplexPlan | None = None
     if not is_duplex(context):
         report.add(*_idle_section(context))
@@ -46,7 +44,6 @@ def session(context: RuleContext) -> Ruling:
         diagnostics=report.diagnostics,
         session=SessionPlan(
             mode="duplex" if is_duplex(context) else "turn",
-            num_frontends=context.num_frontends,
             duplex=duplex,
         ),
     )
@@ -54,11 +51,7 @@ def session(context: RuleContext) -> Ruling:
 
 def _duplex(context: RuleContext, model: DuplexModel, report: Report) -> DuplexPlan | None:
     given = context.wide(_SECTION)
-    entry: object = DuplexSession()
-    if given is not None:
-        entry = typed(DuplexSession, given.value, given.origin, _SECTION, report)
-    if not isinstance(entry, DuplexSession):
-        return None
+    entry = DuplexSession() if given is None else cast("DuplexSession", given.value)
     report.add(*_wrong_policy(context, entry, model))
     report.add(*frontends.against_duplex(context, entry, resumes=model.supports_session_resume))
     if report.failed:
@@ -150,10 +143,8 @@ def _wrong_policy(
 
 
 def _origin(context: RuleContext, name: str) -> Origin:
-    """Where a key of the section was written, or else the section, or else the mode."""
+    """Where a key of the section was written, or else the section: only one that is there errs."""
     section = context.wide(_SECTION)
-    if section is not None:
-        part = section.parts.get(name)
-        return section.origin if part is None else part.origin
-    mode = context.wide(_MODE)
-    return Origin(layer=Layer.PIPELINE, source=_SECTION) if mode is None else mode.origin
+    assert section is not None
+    part = section.parts.get(name)
+    return section.origin if part is None else part.origin

@@ -46,7 +46,7 @@ def read_host(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
 
 
 def _visible_gpus(folder: Path, visible: str | None) -> tuple[str, ...]:
-    """List the GPUs as CUDA does: up to the first entry that names none, and none if one is twice."""
+    """List the GPUs as CUDA does: up to the first entry that names none; none if one is twice."""
     try:
         present = len(list(folder.iterdir()))
     except OSError:

@@ -17,7 +17,7 @@ from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
 from stagemesh.plan.report import Report
-from stagemesh.plan.rules.context import RuleContext
+from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
 from stagemesh.plan.rules.shares import share_of
 from stagemesh.plan.runnable import reasons
@@ -64,8 +64,22 @@ class PlanResult:
 
 def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
-    catalog = Catalog.installed() if catalog is None else catalog
     report = Report()
+    context = _context(request, Catalog.installed() if catalog is None else catalog, report)
+    ruled = every_rule(context)
+    report.add(*ruled.diagnostics)
+    if not report.failed:
+        report.add(*check_model(context, ruled))
+    if report.failed:
+        return PlanResult(plan=None, diagnostics=report.diagnostics)
+    _tell_unknown_memory(context.drafts, context.placement, report)
+    report.skip(*ruled.skipped)
+    plan = _plan(request, context, ruled, report)
+    return PlanResult(plan=plan, diagnostics=report.diagnostics)
+
+
+def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleContext:
+    """Decide what rules look at: axes, engines, places and edges."""
     pipeline = request.pipeline
     settings = with_one_spelling(pipeline, request.settings, report)
     said = {stage.stage_id: stage for stage in settings.stages}
@@ -80,7 +94,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     edges = plan_edges(
         pipeline, settings, catalog.connectors, async_chunk=async_chunk, report=report
     )
-    context = RuleContext(
+    return RuleContext(
         pipeline=pipeline,
         settings=settings,
         drafts=drafts,
@@ -91,38 +105,34 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
         async_chunk=async_chunk,
         num_frontends=request.num_frontends,
     )
-    ruled = every_rule(context)
-    report.add(*ruled.diagnostics)
-    if not report.failed:
-        report.add(*check_model(context, ruled))
-    if report.failed:
-        return PlanResult(plan=None, diagnostics=report.diagnostics)
-    _tell_unknown_memory(drafts, placement, report)
-    report.skip(*ruled.skipped)
-    plan = Plan(
-        pipeline=pipeline.model_type,
+
+
+def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Report) -> Plan:
+    """Write everything down."""
+    placement = context.placement
+    return Plan(
+        pipeline=context.pipeline.model_type,
         checkpoint=request.checkpoint,
         devices=placement.devices,
-        async_chunk=async_chunk,
+        async_chunk=context.async_chunk,
         stages=tuple(
             plan_stage(
                 draft,
-                said[draft.stage_id],
+                context.said(draft),
                 placement.replicas[draft.stage_id],
                 setup_of(ruled, draft.stage_id),
             )
-            for draft in drafts
+            for draft in context.drafts
         ),
-        edges=edges,
+        edges=context.edges,
         not_runnable=reasons(context, ruled),
         skipped_checks=report.skipped,
-        values=values_of(settings.fields),
+        values=values_of(context.settings.fields),
         session=ruled.session or SessionPlan(),
         weight_transfer=ruled.weight_transfer,
         active_stream_window=ruled.active_stream_window,
         cuda_mps=bool(ruled.mps),
     )
-    return PlanResult(plan=plan, diagnostics=report.diagnostics)
 
 
 def _draft(

@@ -85,7 +85,7 @@ demo: $(INSTALLED)
 		$(BIN)/stagemesh run voice_chat "$(QUESTION)" --output "$$wav" "$$@"
 	}
 	run "one process per stage" answer.wav
-	for strategy in examples/strategies/*.yaml; do
+	for strategy in examples/strategies/voice_chat/*.yaml; do
 		name=$$(basename "$$strategy" .yaml)
 		run "under $$strategy" "answer-$$name.wav" --strategy-config "$$strategy"
 	done

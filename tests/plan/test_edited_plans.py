@@ -107,9 +107,10 @@ def test_any_value_may_be_edited(data: st.DataObject, tree: Json, folder: Path) 
         (("stages", 1, "policy"), "hash", "PL047: `stages[1].policy` is not what planning gives"),
         (
             ("stages", 1, "axes", 0, "routing", "args", "policy"),
-            "hash",
+            "hush",
             "AX004: `talker.stage_repl",
         ),
+        (("stages", 0, "axes", 0, "axis"), "tq", "AX001: unknown axis `tq` for `thinker`"),
         (("edges", 0, "connector"), "nope", "CF040: unknown connector `nope`"),
         (("edges", 0, "options", "arena_bytes"), "big", "CF012: `connectors.edge 0 -> 1.extra."),
         (("edges", 0, "payload_type"), "audio", "PL047: `edges[0].payload_type` is not what"),

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.bounds import Range
 from stagemesh.spec.patterns import Combine, DuplicateWithCondTag
 from stagemesh.spec.pipeline import ExecutionType
+
+_LEAST: Final = 2
+"""Branches of plain guidance: with the prompt and without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Further keys of a `cfg` entry."""
+
+    branches: Annotated[int, Range(minimum=_LEAST)] | None = None
+    """Guidance branches of one step; `M` ranks take them in turns, branch `i` on rank `i mod M`."""
 
 
 def _check(view: StackView) -> Iterator[Finding]:
     size, guidance = view.size("cfg"), view.facts.guidance
+    branches = cast("Options", view.options).branches
     if size == 1:
         return
     if guidance is None:
@@ -20,6 +35,15 @@ def _check(view: StackView) -> Iterator[Finding]:
             code="AX035",
             message=f"`cfg` needs a model with guidance, and `{view.stage}` takes none",
             help="remove the `cfg` entry; `sp_ulysses` and `sp_ring` speed such a model up",
+        )
+        return
+    if branches is None and size > _LEAST:
+        view.skip(f"`cfg` of `{view.stage}`: nothing says how many branches the model has")
+    elif branches is not None and size > branches:
+        yield Finding(
+            code="AX043",
+            message=f"`cfg` size `{size}` exceeds the `{branches}` branches of `{view.stage}`",
+            help=f"choose a size up to `{branches}`: a further rank would have nothing to do",
         )
 
 
@@ -33,5 +57,6 @@ AXIS = Axis(
     owner=Owner.ENGINE,
     mesh_position=1,
     deploy_fields=(DeployField(name="cfg_parallel_size"),),
+    options=Options,
     check=_check,
 )

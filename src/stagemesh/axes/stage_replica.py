@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stagemesh.axes._hash import LoadBound, check_hash, settle_hash
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import FanInByStage, Policy, RouteByStage
 from stagemesh.spec.pipeline import ExecutionType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Further keys of a `stage_replica` entry."""
+
+    key: str | None = None
+    """With `routing: hash`, what is hashed: `request_id` when it is left out."""
+    load_bound: LoadBound | None = None
+    """With `routing: hash`, times the even share that a replica may hold: `1.25` when left out."""
+
+
+def _check(view: StackView) -> Iterator[Finding]:
+    yield from check_hash(view, "stage_replica")
+
 
 AXIS = Axis(
     name="stage_replica",
@@ -14,6 +33,9 @@ AXIS = Axis(
     routing=RouteByStage(),
     aggregation=FanInByStage(),
     owner=Owner.DELEGATED,
-    policies=(Policy.ROUND_ROBIN, Policy.RANDOM, Policy.LEAST_QUEUE),
+    policies=tuple(Policy),
     deploy_fields=(DeployField(name="num_replicas"),),
+    options=Options,
+    settle=settle_hash,
+    check=_check,
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.patterns import ShardSpatial, StitchSpatial
@@ -17,6 +17,12 @@ class Options:
 
     mode: Literal["tile", "spatial_shard_height", "spatial_shard_width"] = "tile"
     """`tile` equals the tiled decode of one device; the others cut height or width exactly."""
+
+
+def _needs(size: int, options: object) -> Mapping[str, object]:
+    """Tiles for several ranks are there only when the picture is decoded in tiles."""
+    is_tiled = size > 1 and cast("Options", options).mode == "tile"
+    return {"vae_use_tiling": True} if is_tiled else {}
 
 
 def _check(view: StackView) -> Iterator[Finding]:
@@ -37,7 +43,11 @@ AXIS = Axis(
     routing=ShardSpatial(),
     aggregation=StitchSpatial(),
     owner=Owner.ENGINE,
-    deploy_fields=(DeployField(name="vae_patch_parallel_size"),),
+    deploy_fields=(
+        DeployField(name="vae_patch_parallel_size"),
+        DeployField(name="vae_parallel_mode", member="mode"),
+    ),
+    needs_fields=_needs,
     options=Options,
     check=_check,
 )

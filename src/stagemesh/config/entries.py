@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from stagemesh.config.axis_settings import FORMS
 from stagemesh.config.check import checker, wrong_type
 from stagemesh.config.extras import EXTRAS, read_extras
 from stagemesh.config.fields import StageField
@@ -13,7 +14,7 @@ from stagemesh.config.refusals import tell_no_stage_field
 from stagemesh.config.schema import STAGE_KEY
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
-from stagemesh.spec.axis import ENABLED, SIZE, DeployField
+from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.unset import UNSET
 
@@ -82,16 +83,19 @@ def read_stage(
     run: Run,
 ) -> Iterator[Patch]:
     """Read the fields of one stage; what is wrong goes to `run`."""
+    patches: list[Patch] = []
     for name, value in entry.items():
         here = place.child(name)
         if value is UNSET and name in fields:
             continue
         if name == EXTRAS:
-            yield from read_extras(stage_id, value, here, fields, run)
+            patches += read_extras(stage_id, value, here, fields, run)
         elif name in fields:
-            yield from _checked(stage_id, fields[str(name)], value, here, run)
+            patches += _checked(stage_id, fields[str(name)], value, here, run)
         else:
             tell_no_stage_field(name, value, place, run, fields)
+    # what is cleared goes first: a field beside it may set a part anew
+    yield from sorted(patches, key=lambda patch: patch.value is not None)
 
 
 def _checked(
@@ -108,25 +112,29 @@ def field_patches(stage_id: int, field: StageField, value: object, place: Place)
     if field.axis is None or field.sets is None:
         yield from patches_of(stage_id, (field.name,), value, place)
     else:
-        yield from _axis_field(stage_id, field.axis.name, field.sets, value, place)
+        yield from _axis_field(stage_id, field.axis, field.sets, value, place)
 
 
 def _axis_field(
-    stage_id: int, axis: str, sets: DeployField, value: object, place: Place
+    stage_id: int, axis: Axis, sets: DeployField, value: object, place: Place
 ) -> Iterator[Patch]:
     """Patches of a field that says something about an axis; `None` takes back what it says."""
-    is_option = sets.member not in (ENABLED, SIZE)
+    member: tuple[str, ...] = (sets.member,)
+    if sets.member not in (ENABLED, SIZE):
+        member = ("options", sets.member)
+    elif sets.member == SIZE and sets.name != axis.field_for(SIZE):
+        member = (FORMS, sets.name)
     if value is None:
-        path = ("axes", axis, "options", sets.member) if is_option else ("axes", axis)
+        whole = member[0] in (ENABLED, SIZE)
+        path = ("axes", axis.name, *(() if whole else member))
         yield Patch(stage_id=stage_id, path=path, value=None, origin=place.origin)
         return
-    options = {**sets.implies, **({sets.member: value} if is_option else {})}
-    size = {SIZE: value} if sets.member == SIZE else {}
-    enabled = value if sets.member == ENABLED else True
-    yield from axis_patches(stage_id, axis, {ENABLED: enabled, **size}, place)
-    for name, option in options.items():
-        path = ("axes", axis, "options", name)
-        yield Patch(stage_id=stage_id, path=path, value=option, origin=place.origin)
+    is_option_of_switched = member[0] == "options" and axis.switch is not None
+    on = {} if is_option_of_switched or sets.member == ENABLED else {ENABLED: True}
+    yield from axis_patches(stage_id, axis.name, on, place)
+    yield Patch(
+        stage_id=stage_id, path=("axes", axis.name, *member), value=value, origin=place.origin
+    )
 
 
 def axis_patches(

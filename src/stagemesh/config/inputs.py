@@ -20,7 +20,7 @@ class PlanInputs:
     model: str
     """An existing folder, or the name of an assembled checkpoint."""
     strategy_config: ConfigInput | Unset = UNSET
-    """Strategy file."""
+    """Strategy file; or stage names, each with its `StrategySpec`s."""
     deploy_config: ConfigInput | Unset = UNSET
     """Deploy file; the model's own when it is not given."""
     stage_overrides: str | Mapping[str, object] | Unset = UNSET

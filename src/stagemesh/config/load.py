@@ -21,6 +21,7 @@ from stagemesh.config.settings import Settings
 from stagemesh.config.settle import settle
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import EXPECTED, read_strategy
+from stagemesh.config.strategy_specs import SOURCE, file_form
 from stagemesh.config.topology import topology_findings
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer
@@ -67,7 +68,8 @@ class _Loading:
 
     def load(self) -> Loaded:
         inputs = self._inputs
-        strategy = self._open(inputs.strategy_config, "strategy_config", Layer.STRATEGY, EXPECTED)
+        given = file_form(inputs.strategy_config, self._catalog.axes, self._run.findings)
+        strategy = self._open(given, SOURCE, Layer.STRATEGY, EXPECTED)
         deploy = self._open_deploy()
         overrides = self._open_overrides()
         model, checkpoint = self._find_model(deploy)

@@ -17,6 +17,7 @@ from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.config.variables import VariableName, VariableValue
 from stagemesh.spec.axis import Owner
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 
 
 def _as_device_list(value: object) -> str | None:
@@ -160,6 +161,10 @@ class StrategyEntry:
     """Who carries the routing out; it can only repeat what the axis says."""
     name: str | None = None
     """Label in messages and plans; the name of the axis when left out."""
+    layer_hook_specs: tuple[LayerHookSpec, ...] | None = None
+    """Hooks to bind onto layers, besides those of the axis."""
+    kernel_specs: tuple[KernelSpec, ...] | None = None
+    """Kernels to bind onto layers, besides those of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

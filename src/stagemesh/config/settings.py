@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from stagemesh.spec.axis import Owner
+from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.patterns import Policy
 
@@ -43,6 +44,10 @@ class AxisSettings:
     """The entry's `name`, or the name of the axis."""
     options: Mapping[str, Sourced[object]] = field(default_factory=dict)
     """Further keys of the entry."""
+    layer_hook_specs: Sourced[tuple[LayerHookSpec, ...]] | None = None
+    """Hooks that the entry binds besides those of the axis."""
+    kernel_specs: Sourced[tuple[KernelSpec, ...]] | None = None
+    """Kernels that the entry binds besides those of the axis."""
     origin: Origin = field(compare=False)
     """Where the axis was declared."""
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from stagemesh.config.axis_settings import axis_settings
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
 from stagemesh.config.chunks import chunk_findings
@@ -26,9 +27,8 @@ from stagemesh.config.settings import (
     StageSettings,
 )
 from stagemesh.config.tree import quoted
-from stagemesh.spec.axis import Owner
+from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import did_you_mean
-from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -52,7 +52,8 @@ def settle(
         fields={} if common is None else _fields(common, whole),
         connectors=_connectors(children.get(_CONNECTORS), pipeline, catalog, whole),
         stages=tuple(
-            _stage(stage, roots.get(stage.stage_id), fields, whole) for stage in pipeline.stages
+            _stage(stage, roots.get(stage.stage_id), catalog.axes, fields, whole)
+            for stage in pipeline.stages
         ),
         edges=_edges(children.get(EDGES)),
     )
@@ -89,7 +90,11 @@ def _as_written(edges: Sourced[object]) -> Sourced[object]:
 
 
 def _stage(
-    stage: StagePipelineConfig, root: Branch | None, fields: Mapping[str, StageField], run: Run
+    stage: StagePipelineConfig,
+    root: Branch | None,
+    declared: Mapping[str, Axis],
+    fields: Mapping[str, StageField],
+    run: Run,
 ) -> StageSettings:
     if root is None:
         return StageSettings(stage_id=stage.stage_id, name=stage.model_stage, axes={}, fields={})
@@ -100,12 +105,10 @@ def _stage(
     if isinstance(extras, Branch):
         inside = _typed(extras.children, place.child(EXTRAS), fields, run)
         take_extras(inside, values, stage.model_stage, run)
-    return StageSettings(
-        stage_id=stage.stage_id,
-        name=stage.model_stage,
-        axes=_axes(axes) if isinstance(axes, Branch) else {},
-        fields=values,
-    )
+    found: dict[str, AxisSettings] = {}
+    if isinstance(axes, Branch):
+        found = axis_settings(stage.model_stage, root, axes, declared, run)
+    return StageSettings(stage_id=stage.stage_id, name=stage.model_stage, axes=found, fields=values)
 
 
 def _typed(
@@ -118,30 +121,6 @@ def _typed(
             typed = fields[str(key)].check(given.value, place.child(key), run)
             values[str(key)] = dataclasses.replace(given, value=typed)
     return values
-
-
-def _axes(branch: Branch) -> dict[str, AxisSettings]:
-    """Build the axes that are on; one whose flag says `false` is as if it had not been given."""
-    found: dict[str, AxisSettings] = {}
-    for name, node in branch.children.items():
-        assert isinstance(node, Branch)
-        enabled = node.children.get("enabled")
-        if not isinstance(enabled, Sourced) or enabled.value is False:
-            continue
-        label = node.children.get("label")
-        options = node.children.get("options")
-        found[str(name)] = AxisSettings(
-            axis=str(name),
-            size=cast("Sourced[int] | None", node.children.get("size")),
-            routing=cast("Sourced[Policy] | None", node.children.get("routing")),
-            owner=cast("Sourced[Owner] | None", node.children.get("owner")),
-            label=str(value_of(label)) if label is not None else str(name),
-            options=cast(
-                "Mapping[str, Sourced[object]]", {} if options is None else sourced(options).parts
-            ),
-            origin=enabled.origin,
-        )
-    return found
 
 
 def _connectors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from stagemesh.config.catalog import Catalog
@@ -144,6 +144,7 @@ def _draft(
 ) -> StageDraft:
     facts = request.facts.get(stage.model_stage, StageFacts())
     stack = stack_of(stage, settings, facts, catalog.axes)
+    settings = replace(settings, fields=stack.all_fields)
     is_sound = check_stack(stack, report)
     choice = choose_engine(stage, settings, catalog.engines, report)
     return StageDraft(

@@ -19,6 +19,7 @@ def plan_text(plan: Plan) -> str:
         list(_groups(plan)),
         list(_edges(plan)),
         list(_routing(plan)),
+        list(_bindings(plan)),
         list(_memory(plan)),
         list(table(list(device_rows(plan)))),
         list(table(list(session_rows(plan)))),
@@ -134,6 +135,22 @@ def _routing(plan: Plan) -> Iterator[str]:
         )
         for stage in plan.stages
         for axis in stage.axes
+    ]
+    return table(rows)
+
+
+def _bindings(plan: Plan) -> Iterator[str]:
+    """Hooks and kernels in the order in which they are bound."""
+    rows = [
+        (
+            "bindings",
+            f"{stage.name} {each.axis}",
+            f"{each.kind} {each.name}",
+            each.target,
+            f"{each.category} {each.priority}",
+        )
+        for stage in plan.stages
+        for each in stage.bindings
     ]
     return table(rows)
 

@@ -12,7 +12,8 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.engine import NO_ENGINE
 from stagemesh.plan.sessions import DuplexPlan
-from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
+from stagemesh.plan.stage import binding_of
+from stagemesh.plan.values import AxisPlan, BindingPlan, EdgePlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
 
 
@@ -30,7 +31,7 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
         },
         strategy_config={
             "strategies": {
-                stage.name: [_axis(axis, catalog.axes.get(axis.axis)) for axis in stage.axes]
+                stage.name: [_axis(axis, stage, catalog.axes.get(axis.axis)) for axis in stage.axes]
                 for stage in plan.stages
             }
         },
@@ -102,8 +103,39 @@ def _connector(edge: EdgePlan, catalog: Catalog) -> dict[str, object]:
     return {"name": next(names, edge.connector), "extra": {**edge.options, **edge.model_options}}
 
 
-def _axis(axis: AxisPlan, declared: Axis | None) -> dict[str, object]:
+def _axis(axis: AxisPlan, stage: StagePlan, declared: Axis | None) -> dict[str, object]:
     entry = {**axis.options, "axis": axis.axis, "size": axis.size, "name": axis.label}
-    if declared is not None and declared.policies:
-        entry["routing"] = axis.routing.args.get("policy")
+    if declared is not None:
+        if declared.policies:
+            entry["routing"] = axis.routing.args.get("policy")
+        entry.update(_bindings(stage, declared))
     return entry
+
+
+def _bindings(stage: StagePlan, axis: Axis) -> dict[str, object]:
+    """Hooks and kernels that the axis does not bind by itself."""
+    own = {binding_of(spec, axis.name) for spec in axis.bindings}
+    given = [each for each in stage.bindings if each.axis == axis.name and each not in own]
+    hooks = [_hook(each) for each in given if each.kind == "hook"]
+    kernels = [_kernel(each) for each in given if each.kind != "hook"]
+    keys = {"layer_hook_specs": hooks, "kernel_specs": kernels}
+    return {key: value for key, value in keys.items() if value}
+
+
+def _hook(binding: BindingPlan) -> dict[str, object]:
+    return {
+        "hook_id": binding.name,
+        "target": binding.target,
+        "category": binding.category,
+        "priority": binding.priority,
+    }
+
+
+def _kernel(binding: BindingPlan) -> dict[str, object]:
+    said = {key: value for key, value in _hook(binding).items() if key != "hook_id"}
+    return {
+        **said,
+        "kernel_id": binding.name,
+        "group_axis": binding.group_axis,
+        "requires_collective": binding.requires_collective,
+    }

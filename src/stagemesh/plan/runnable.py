@@ -7,9 +7,13 @@ from typing import Final
 
 from stagemesh.plan.edges import edge_reasons
 from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.stack import StackedAxis
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.axis import WorldRole
+from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.hooks import LayerHookSpec
+from stagemesh.spec.patterns import ROUTED_POLICIES, RouteByStage
 
 _DECIDED: Final = frozenset(
     {
@@ -63,16 +67,23 @@ def _of_stage(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
         if field not in _DECIDED and value != _AS_IT_IS.get(field, ...):
             yield f"`{name}`: engine `{spec.name}` does not act on `{field}` yet"
     for item in draft.stack.axes:
-        axis = item.axis
-        if axis.role is WorldRole.NO_RANKS:
-            yield f"`{name}`: the runtime does not execute `{axis.name}` yet"
-        elif (
-            item.size > 1
-            and axis.role is not WorldRole.MULTIPLIES_REPLICAS
-            and axis.name not in spec.executes
-        ):
-            yield f"`{name}`: engine `{spec.name}` does not execute `{axis.name}` yet"
+        for reason in _of_axis(item, spec):
+            yield f"`{name}`: {reason}"
     yield from _of_setup(draft, ruled)
+
+
+def _of_axis(item: StackedAxis, engine: EngineSpec) -> Iterator[str]:
+    axis, routing = item.axis, item.routing
+    for spec in item.given_bindings:
+        bound = spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id
+        yield f"engine `{engine.name}` does not bind `{bound}` of `{axis.name}` yet"
+    if axis.role is WorldRole.NO_RANKS:
+        yield f"the runtime does not execute `{axis.name}` yet"
+    elif axis.role is WorldRole.MULTIPLIES_REPLICAS:
+        if isinstance(routing, RouteByStage) and routing.policy not in ROUTED_POLICIES:
+            yield f"the runtime does not route by `{routing.policy.value}` yet"
+    elif item.is_asked_for and axis.name not in engine.executes:
+        yield f"engine `{engine.name}` does not execute `{axis.name}` yet"
 
 
 def _of_setup(draft: StageDraft, ruled: Ruling) -> Iterator[str]:

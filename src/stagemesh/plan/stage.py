@@ -26,7 +26,7 @@ from stagemesh.plan.values import (
 )
 from stagemesh.plan.world import Mesh
 from stagemesh.spec.engine import MemoryEstimate
-from stagemesh.spec.hooks import HookCategory, LayerHookSpec
+from stagemesh.spec.hooks import Binding, HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Routing
 from stagemesh.spec.pipeline import StagePipelineConfig
 
@@ -89,7 +89,7 @@ def plan_stage(
         owns_tokenizer=stage.owns_tokenizer,
         model_subdir=stage.model_subdir,
         loader=stage.loader,
-        values={**_axis_values(stack), **values_of(settings.fields)},
+        values={**_axis_values(stack), **values_of(stack.all_fields)},
         async_chunk=hands_over_chunks(settings),
         setup=setup,
     )
@@ -130,6 +130,8 @@ def _axis_values(stack: Stack) -> Mapping[str, ValuePlan]:
             "size": item.settings.size,
             "routing": item.settings.routing,
             "owner": item.settings.owner,
+            "layer_hook_specs": item.settings.layer_hook_specs,
+            "kernel_specs": item.settings.kernel_specs,
             **item.settings.options,
         }
         for name, sourced in given.items():
@@ -176,14 +178,23 @@ def _bindings(stack: Stack) -> tuple[BindingPlan, ...]:
         for item in stack.axes
         for spec in item.bindings
     ]
-    return tuple(
-        BindingPlan(
-            kind="hook" if isinstance(spec, LayerHookSpec) else "kernel",
-            name=spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id,
-            target=spec.target,
-            category=spec.category.value,
-            priority=spec.priority,
-            axis=axis,
-        )
-        for _, _, axis, spec in sorted(bound, key=lambda entry: entry[:3])
+    return tuple(binding_of(spec, axis) for _, _, axis, spec in sorted(bound, key=_binding_order))
+
+
+def _binding_order(bound: tuple[int, int, str, Binding]) -> tuple[object, ...]:
+    return bound[:3]
+
+
+def binding_of(spec: Binding, axis: str) -> BindingPlan:
+    """Write down one hook or kernel of an axis."""
+    kernel = spec if isinstance(spec, KernelSpec) else None
+    return BindingPlan(
+        kind="hook" if isinstance(spec, LayerHookSpec) else "kernel",
+        name=spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id,
+        target=spec.target,
+        category=spec.category.value,
+        priority=spec.priority,
+        axis=axis,
+        group_axis=None if kernel is None else kernel.group_axis,
+        requires_collective=kernel is not None and kernel.requires_collective,
     )

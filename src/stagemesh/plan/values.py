@@ -79,6 +79,10 @@ class BindingPlan:
     """Order within the category."""
     axis: str
     """The axis that binds it."""
+    group_axis: str | None = None
+    """For a kernel, the axis whose group its collectives run over; the binding axis' own else."""
+    requires_collective: bool = False
+    """For a kernel, whether it needs that group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from stagemesh.spec.facts import StageFacts
-from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
+from stagemesh.spec.hooks import Binding, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Policy, Routing
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
 
@@ -53,6 +53,32 @@ class Finding:
     """Other axes whose values matter; the planner points to where they were set."""
     field: str | None = None
     """Stage field at fault, for findings of an engine; the planner points to where it was set."""
+    option: str | None = None
+    """Option of the axis at fault; the planner points to where it was set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was said about one axis of a stage, before the rest of the layout is looked at."""
+
+    stage: str
+    """Name of the stage."""
+    size: int | None
+    """Its degree, or `None` when only a flag or an option was given."""
+    routing: Routing
+    """Its routing, the policy chosen."""
+    options: object
+    """An instance of its `options` type."""
+    ranks: int
+    """Ranks that the other axes bring."""
+
+
+Settle: TypeAlias = Callable[[Said], Said | Finding]
+"""Fills in what follows from the rest: a size, an option; or says why nothing does."""
+
+
+def _as_said(said: Said) -> Said | Finding:
+    return said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +99,8 @@ class StackView:
     """What the checkpoint says."""
     world: int
     """Ranks of one replica."""
+    weight_folders: tuple[str, ...] = ()
+    """Folders of the checkpoint that make up the stage; empty when nothing says which."""
     skip: Callable[[str], None]
     """Call with a sentence when a check cannot be made because a fact is missing."""
 
@@ -87,6 +115,14 @@ Check: TypeAlias = Callable[[StackView], Iterable[Finding]]
 
 def _no_findings(_view: StackView) -> Iterable[Finding]:
     return ()
+
+
+NeededFields: TypeAlias = Callable[[int, object], Mapping[str, object]]
+"""Stage fields that an axis of this size and these options needs, each with its one value."""
+
+
+def _no_fields(_size: int, _options: object) -> Mapping[str, object]:
+    return {}
 
 
 ENABLED: Final = "enabled"
@@ -104,7 +140,7 @@ class DeployField:
     member: str = SIZE
     """What it sets: `SIZE`, `ENABLED`, or the name of one of the axis' options."""
     implies: Mapping[str, object] = field(default_factory=dict)
-    """Options that it sets besides, such as how keys and values are exchanged."""
+    """For one of several forms of a size: the options that tell it from the others."""
     pipeline_wide: bool = False
     """Whether the root of a deploy file may give it for every stage that it fits."""
 
@@ -132,7 +168,7 @@ class Axis:
     mesh_position: int | None = None
     """Order of the ranks, slow to fast, for axes that multiply ranks."""
     deploy_fields: tuple[DeployField, ...] = ()
-    """Stage fields of deploy files and flags that set the same values; the first is its size."""
+    """Stage fields of deploy files and flags that set the same values; the first is the chief."""
     size_from: Mapping[ExecutionType, tuple[str, ...]] = field(default_factory=dict)
     """Axes whose product must equal the size, by stage kind; empty when the size is free."""
     overlay: tuple[str, ...] | None = None
@@ -141,11 +177,33 @@ class Axis:
     """Whether it brings the ranks itself when no other axis does."""
     excludes: Mapping[str, str] = field(default_factory=dict)
     """Axes it cannot be stacked with, each with the reason."""
+    excludes_fields: Mapping[str, str] = field(default_factory=dict)
+    """Stage fields that cannot be given beside it, each with the reason."""
+    needs_fields: NeededFields = _no_fields
+    """Stage fields that it switches on."""
     options: type = NoOptions
     """Dataclass of further keys that an entry of this axis may have."""
+    acts_alone: frozenset[str] = frozenset()
+    """Options that mean something even where the size is 1."""
+    settle: Settle = _as_said
+    """Fills in what was left out; a size that is still missing is 1."""
     check: Check = _no_findings
     """Its rule over the effective layout."""
     layer_hook_specs: tuple[LayerHookSpec, ...] = ()
     """L2: hooks it binds onto layers."""
     kernel_specs: tuple[KernelSpec, ...] = ()
     """L3: kernels it binds onto layers."""
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """L2 and L3: all that it binds onto layers."""
+        return (*self.layer_hook_specs, *self.kernel_specs)
+
+    @property
+    def switch(self) -> str | None:
+        """The stage field that switches it on, for an axis that is off without it."""
+        return self.field_for(ENABLED)
+
+    def field_for(self, member: str) -> str | None:
+        """Return the stage field that sets a member: `SIZE`, `ENABLED` or an option."""
+        return next((sets.name for sets in self.deploy_fields if sets.member == member), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 
 class HookCategory(Enum):
@@ -48,3 +49,7 @@ class KernelSpec:
     """Axis whose group its collectives run over."""
     requires_collective: bool = False
     """Whether it needs that group."""
+
+
+Binding: TypeAlias = LayerHookSpec | KernelSpec
+"""What an axis binds onto layers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Policy(Enum):
@@ -29,6 +30,15 @@ class Policy(Enum):
         name = text.replace("-", "_")
         name = {"least_queue_length": "least_queue"}.get(name, name)
         return next((policy for policy in cls if policy.value == name), None)
+
+    @property
+    def flag(self) -> str:
+        """Its spelling as a value of `--omni-lb-policy`."""
+        return "least-queue-length" if self is Policy.LEAST_QUEUE else self.value.replace("_", "-")
+
+
+ROUTED_POLICIES: Final = frozenset(Policy) - {Policy.HASH}
+"""Policies that the runtime's router carries out; a plan with another one cannot be run yet."""
 
 
 class _Closed:

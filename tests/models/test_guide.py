@@ -14,7 +14,7 @@ from stagemesh.cli._main import main
 from stagemesh.spec.pipeline import PipelineConfig
 from tests.architecture.source import ROOT
 from tests.models.shipping import CATALOG, config_of, planned
-from tests.models.test_shipped import deploy_files
+from tests.models.test_shipped import deploy_files, family
 
 GUIDE: Final = (ROOT / "docs" / "guide" / "models.md").read_text(encoding="utf-8")
 OTHER_PAGES: Final = {"stagemesh.models.diffusers": "diffusers.md"}
@@ -61,7 +61,7 @@ def test_the_guide_has_every_pipeline() -> None:
 def test_the_guide_has_every_deploy_file() -> None:
     """Each by its name."""
     pages = {package.rpartition(".")[2] for package in OTHER_PAGES}
-    names = {path.stem for path in deploy_files() if path.parent.parent.name not in pages}
+    names = {path.stem for path in deploy_files() if family(path) not in pages}
     assert sorted(cells[0].strip("`") for cells in rows("files")) == sorted(names)
 
 

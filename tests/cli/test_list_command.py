@@ -48,6 +48,28 @@ def test_a_model_that_only_plans_says_why(capsys: pytest.CaptureFixture[str]) ->
     assert models["voice_chat"]["planning_only"] is None
 
 
+def test_a_model_says_what_it_takes_and_gives_and_of_what_it_is_a_cut(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On the screen, which stays narrow, as well as in JSON."""
+    main(["list", "models", "--json"])
+    models = {each["name"]: each for each in json.loads(capsys.readouterr().out)["models"]}
+    whole, cut = models["qwen3_omni_moe"], models["qwen3_omni_moe_thinker_only"]
+    assert whole["takes"] == cut["takes"] == ["text", "image", "audio", "video"]
+    assert (whole["gives"], cut["gives"]) == (["text", "audio"], ["text"])
+    assert (whole["variant_of"], cut["variant_of"]) == (None, "qwen3_omni_moe")
+    duplex = ("minicpmo_4_5", "personaplex", "qwen3_tts")
+    assert [models[name]["duplex"] for name in duplex] == ["default", "yes", None]
+    main(["list", "models"])
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [each for each in lines if each.startswith("qwen3_omni_moe_thinker_only ")]
+    assert line.split() == [
+        *("qwen3_omni_moe_thinker_only", "text", "image", "audio", "video", "text", "-"),
+        *("planning", "only", "qwen3_omni_moe"),
+    ]
+    assert max(map(len, lines)) <= 105
+
+
 def test_an_axis_says_which_engines_execute_it(capsys: pytest.CaptureFixture[str]) -> None:
     """The support matrix comes from the declarations."""
     main(["list", "axes", "--json"])

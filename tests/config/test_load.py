@@ -146,16 +146,6 @@ def test_what_is_installed_is_used_when_no_catalog_is_given(tmp_path: Path) -> N
     assert all(model.package.startswith("stagemesh.models.") for model in installed.models)
 
 
-def test_every_installed_model_ships_its_deploy_file_without_a_mistake(tmp_path: Path) -> None:
-    """T59: what ships is well."""
-    for model in Catalog.installed().models:
-        folder = tmp_path / model.pipeline.model_type
-        folder.mkdir()
-        config = f'{{"model_type": "{model.pipeline.model_type}"}}'
-        (folder / "config.json").write_text(config, encoding="utf-8")
-        assert told(load(PlanInputs(model=str(folder)))) == []
-
-
 WORDS = st.sampled_from(
     [
         "strategies",

@@ -90,11 +90,20 @@ def test_a_rule_sees_effective_values(tmp_path: Path) -> None:
     assert view.stages["a"] == ModelStage(
         options=Voice(pitch=2.0),
         edge_options={"b": Codec(frames=15)},
-        fields={"max_num_seqs": 5, "enforce_eager": True},
+        fields={
+            "max_num_seqs": 5,
+            "enforce_eager": True,
+            "model_runner": "v1",
+            "distributed_executor_backend": "mp",
+        },
         sizes={"tp": 2},
         ranks={"tp": 2},
     )
-    assert view.stages["b"].fields == {"max_num_seqs": 8}
+    assert view.stages["b"].fields == {
+        "max_num_seqs": 8,
+        "model_runner": "v1",
+        "distributed_executor_backend": "uni",
+    }
     assert [view.stages[name].size("tp") for name in "ab"] == [2, 1]
 
 

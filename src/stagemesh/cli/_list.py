@@ -42,7 +42,9 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _cell(value: object) -> str:
-    return " ".join(map(str, value)) or "-" if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "-"
+    return "-" if value is None else str(value)
 
 
 def _values(members: Iterable[Enum]) -> list[str]:
@@ -60,6 +62,10 @@ def _models() -> list[dict[str, object]]:
 def _model(pipeline: PipelineConfig) -> dict[str, object]:
     return {
         "name": pipeline.model_type,
+        "variant_of": pipeline.variant_of,
+        "takes": list(pipeline.input_modalities),
+        "gives": [each.final_output_type for each in pipeline.stages if each.final_output],
+        "duplex": _duplex(pipeline),
         "stages": [stage.model_stage for stage in pipeline.stages],
         "runs": "yes" if pipeline.planning_only is None else "planning only",
         "summary": pipeline.summary,
@@ -67,6 +73,13 @@ def _model(pipeline: PipelineConfig) -> dict[str, object]:
         "planning_only": pipeline.planning_only,
         "execution_types": [stage.execution_type.value for stage in pipeline.stages],
     }
+
+
+def _duplex(pipeline: PipelineConfig) -> str | None:
+    """Whether sessions can speak both ways at once, and whether they do where nothing is said."""
+    if pipeline.duplex is None:
+        return None
+    return "default" if pipeline.duplex.default_session_mode == "duplex" else "yes"
 
 
 def _axes() -> list[dict[str, object]]:
@@ -122,7 +135,9 @@ def _engine(engine: EngineSpec) -> dict[str, object]:
 
 
 _LISTINGS: Final[Mapping[str, _Listing]] = {
-    "models": _Listing(entries=_models, columns=("name", "stages", "runs", "summary")),
+    "models": _Listing(
+        entries=_models, columns=("name", "takes", "gives", "duplex", "runs", "variant_of")
+    ),
     "axes": _Listing(entries=_axes, columns=("name", "fits", "role", "summary")),
     "connectors": _Listing(
         entries=_connectors, columns=("name", "config_names", "reach", "summary")

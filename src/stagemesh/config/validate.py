@@ -105,7 +105,8 @@ def check_files(
 def _pipeline(name: str, place: Place, catalog: Catalog, run: Run) -> PipelineConfig | None:
     """Return the pipeline of that name, when there is one that can be planned."""
     model = named_model(name, place, catalog, run)
-    wrong = () if model is None else topology_findings(model.pipeline)
+    fields = stage_fields(catalog)
+    wrong = () if model is None else topology_findings(model.pipeline, catalog, fields)
     run.findings.extend(wrong)
     return None if model is None or wrong else model.pipeline
 

@@ -47,7 +47,7 @@ def first_audio_findings(
     """
     stage = view.stages[talker]
     options = cast("FirstAudioChunks", stage.edge_options[codec])
-    acts = view.platform == "cuda" and stage.fields.get("model_runner") == "v2"
+    acts = view.platform == "cuda" and stage.fields["model_runner"] == "v2"
     if not options.talker_first_audio or not acts:
         return
     for field, need in lacking(view, stage):
@@ -70,7 +70,7 @@ def lacking(view: ModelView, stage: ModelStage) -> Iterator[tuple[str, str]]:
         yield "async_chunk", "`async_chunk: true`"
     for axis, size in stage.ranks.items():
         yield axis, f"one rank instead of `{axis}` = `{size}`"
-    if stage.fields.get("distributed_executor_backend") not in (None, "uni"):
+    if not stage.ranks and stage.fields["distributed_executor_backend"] != "uni":
         yield "distributed_executor_backend", "`distributed_executor_backend: uni`"
     if stage.fields.get("enable_prefix_caching") is not False:
         yield "enable_prefix_caching", "`enable_prefix_caching: false`"

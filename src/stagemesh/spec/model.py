@@ -37,7 +37,8 @@ class ModelStage:
     edge_options: Mapping[str, object] = field(default_factory=dict)
     """Instances of its `edge_options`, by the name of the stage that the edge leads to."""
     fields: Mapping[str, object] = field(default_factory=dict)
-    """Engine arguments, defaults filled in, and given fields of the stage's kind."""
+    """Engine arguments, defaults filled in, and given fields of the stage's kind; always there are
+    `model_runner` and `distributed_executor_backend`, as they were decided."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Size of every declared axis."""
     ranks: Mapping[str, int] = field(default_factory=dict)

@@ -71,7 +71,7 @@ def check_fused(view: ModelView) -> Iterator[ModelFinding]:
         )
     if view.platform != "cuda":
         yield _needs("devices", f"CUDA devices, and these are of `{view.platform}`")
-    if talker.fields.get("model_runner") != "v2":
+    if talker.fields["model_runner"] != "v2":
         yield _needs("model_runner", "`model_runner: v2`")
     for field, need in lacking(view, talker):
         yield _needs(field, need)

@@ -13,6 +13,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.kernels import with_one_spelling
+from stagemesh.plan.launch import launch_options, launch_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
@@ -99,6 +100,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
         return PlanResult(plan=None, diagnostics=report.diagnostics)
     _tell_unknown_memory(drafts, placement, report)
     report.skip(*ruled.skipped)
+    launch = launch_options(settings.launch)
     plan = Plan(
         pipeline=pipeline.model_type,
         checkpoint=request.checkpoint,
@@ -114,9 +116,13 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
             for draft in drafts
         ),
         edges=edges,
-        not_runnable=reasons(context, ruled),
+        not_runnable=(*reasons(context, ruled), *launch_reasons(launch)),
         skipped_checks=report.skipped,
-        values=values_of(settings.fields),
+        launch=launch,
+        values={
+            **values_of(settings.fields),
+            **values_of({f"launch.{name}": said for name, said in settings.launch.items()}),
+        },
         session=ruled.session or SessionPlan(),
         weight_transfer=ruled.weight_transfer,
         active_stream_window=ruled.active_stream_window,

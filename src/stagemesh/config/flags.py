@@ -92,13 +92,15 @@ def _stage_flag(field: StageField, catalog: Catalog) -> Flag | None:
 
 def _alias_flags(catalog: Catalog, known: Mapping[str, StageField]) -> Iterator[Flag | None]:
     """Flags of names that only pipelines give a meaning to."""
-    told: set[str] = set(known)
-    for model in catalog.models:
-        for name, (stage, field) in model.pipeline.stage_cli_aliases.items():
-            if name not in told and field in known:
-                told.add(name)
-                text = f"`{field}` of `{stage}`, for pipelines that have such a stage"
-                yield _flag(name, Level.STAGE, known[field].annotations, text, "options of axes")
+    aliases = {
+        name: meant
+        for model in catalog.models
+        for name, meant in model.pipeline.stage_cli_aliases.items()
+    }
+    for name, (stage, field) in aliases.items():
+        if name not in known:
+            text = f"`{field}` of `{stage}`, for pipelines that have such a stage"
+            yield _flag(name, Level.STAGE, known[field].annotations, text, "options of axes")
 
 
 def _flag(

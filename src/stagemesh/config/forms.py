@@ -47,11 +47,6 @@ class Form(Enum):
     OBJECT = "object"
     """A JSON object."""
 
-    @property
-    def is_list(self) -> bool:
-        """Whether it takes several words."""
-        return self in (Form.INTEGERS, Form.TEXTS)
-
 
 def form_of(annotation: Annotation) -> Form | None:
     """Return the form of a field; `None` for one that no flag can carry."""

@@ -15,6 +15,7 @@ from stagemesh.cli._parser import Parser
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import ConfigInput, GivenField, PlanInputs
+from stagemesh.config.load import Loaded, load
 from stagemesh.plan.diagnostics import diagnostics_text
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.values import Plan, StagePlan
@@ -111,6 +112,13 @@ def python_made(folder: Path, inputs: PlanInputs, model: str = "demo") -> Made:
     """Plan a model from what a Python caller gives."""
     (folder / "config.json").write_text(json.dumps({"model_type": model}), encoding="utf-8")
     return make(dataclasses.replace(inputs, model=str(folder), deploy_config={}), HOST, CATALOG)
+
+
+def python_loaded(folder: Path, model: str, *fields: GivenField) -> Loaded:
+    """Load the settings of a model with fields for all stages."""
+    (folder / "config.json").write_text(json.dumps({"model_type": model}), encoding="utf-8")
+    inputs = PlanInputs(model=str(folder), deploy_config={}, fields=fields)
+    return load(inputs, CATALOG)
 
 
 def planned(made: Made) -> Plan:

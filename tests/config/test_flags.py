@@ -27,17 +27,15 @@ from stagemesh.config.flag_rules import (
 from stagemesh.config.flag_table import FILE, Flag, load_flags
 from stagemesh.config.flags import flags_of, main
 from stagemesh.config.given import Level, level_of, pipeline_fields, takes_flag
-from stagemesh.config.inputs import GivenField, PlanInputs
+from stagemesh.config.inputs import GivenField
 from stagemesh.config.schema import DeployFile
 from stagemesh.config.scope import Scope
+from stagemesh.config.settings import Settings
 from stagemesh.config.stages import Stages
-from stagemesh.plan.values import Plan
 from tests.config.flagged import (
     INSTALLED,
     PIPELINES,
-    planned,
-    python_made,
-    text_of,
+    python_loaded,
     typed,
 )
 
@@ -63,7 +61,6 @@ COMPANIONS: Final = {
     "omni_dp_size_local": ("stage_id", "omni_master_address", "omni_master_port"),
     "ray_address": ("worker_backend",),
     "omni_lb_policy": ("num_replicas",),
-    "vae_patch_parallel_size": ("ulysses_degree",),
 }
 """What a flag needs beside it."""
 VALUES: Final = {
@@ -168,27 +165,27 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def untouched(folders: Mapping[str, Path]) -> Mapping[str, Plan]:
-    """The plan of each pipeline when nothing is typed."""
-    inputs = PlanInputs(model="")
-    return {name: planned(python_made(folder, inputs, name)) for name, folder in folders.items()}
+def untouched(folders: Mapping[str, Path]) -> Mapping[str, Settings | None]:
+    """The settings of each pipeline when nothing is typed."""
+    return {name: python_loaded(folder, name).settings for name, folder in folders.items()}
 
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.field)
-def test_a_flag_changes_a_plan_when_it_is_typed_and_never_when_it_is_not(
-    flag: Flag, folders: Mapping[str, Path], untouched: Mapping[str, Plan]
+def test_a_flag_changes_settings_when_it_is_typed_and_never_when_it_is_not(
+    flag: Flag, folders: Mapping[str, Path], untouched: Mapping[str, Settings | None]
 ) -> None:
     """P08, P14: none is without an owner, and some pipeline takes it."""
     by_field = {each.field: each for each in FLAGS}
     given = [sample(flag), *(sample(by_field[name]) for name in COMPANIONS.get(flag.field, ()))]
     told = []
     for name, folder in folders.items():
+        assert untouched[name] is not None
         assert flag.spellings[0] not in str(untouched[name])
-        made = python_made(folder, PlanInputs(model="", fields=tuple(given)), name)
-        if made.plan is not None:
-            assert made.plan != untouched[name]
+        loaded = python_loaded(folder, name, *given)
+        if loaded.settings is not None:
+            assert loaded.settings != untouched[name]
             return
-        told.append(text_of(made))
+        told += [str(found) for found in loaded.diagnostics]
         assert "CF065" not in told[-1]
     pytest.fail("\n".join(told))
 

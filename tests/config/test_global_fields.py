@@ -23,7 +23,7 @@ MASTER = "--omni-master-address 127.0.0.1 --omni-master-port 26000"
         ("--block-size 16", "demo", {"front": 16, "mid": 16, "tail": UNSET}),
         ("--boundary-ratio .5", "ar_dit", {"front": UNSET, "dit": 0.5}),
         ("--max-cpu-loras 4", "ar_dit", {"front": UNSET, "dit": 4}),
-        ("--max-cpu-loras 4", "solo", {"front": 4}),
+        ("--enable-lora --max-cpu-loras 4", "solo", {"front": 4}),
         ("--dtype float32", "ar_dit", {"front": "float32", "dit": "float32"}),
         ("--set mid.engine=fake --block-size 16", "demo", {"front": 16, "mid": UNSET}),
         ("--set mid.engine=null --block-size 16", "demo", {"front": 16, "mid": 16}),

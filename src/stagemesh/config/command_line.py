@@ -94,7 +94,8 @@ def _pipeline_field(field: GivenField, run: Run) -> Iterator[Patch]:
     annotation, place = pipeline_fields()[field.name], place_of(field)
     value = plain_value(field, annotation, run)
     refused = value is not None and checker(annotation)(value, place, run) is UNSET
-    yield from patches_of(None, (field.name,), UNSET if refused else value, place)
+    given = UNSET if refused else value
+    yield from patches_of(None, (field.name,), given, place, annotation)
 
 
 def _written_out(patches: Iterable[Patch]) -> Iterator[Patch]:

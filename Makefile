@@ -5,7 +5,7 @@
 #   make test     everything that CI runs
 #   make bench    every script in benchmarks/, one JSON object each
 #   make nightly  the long forms of the tests
-#   make schemas  write schemas/ anew
+#   make schemas  write schemas/ and the table of flags anew
 #   make clean    remove what the other targets made
 
 SHELL := bash
@@ -52,6 +52,7 @@ gates: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m stagemesh.config.jsonschema --check
+	$(BIN)/python -m stagemesh.config.flags --check
 
 check: gates
 	@echo "==> fast tests"
@@ -92,6 +93,7 @@ demo: $(INSTALLED)
 
 schemas: $(INSTALLED)
 	@$(BIN)/python -m stagemesh.config.jsonschema
+	$(BIN)/python -m stagemesh.config.flags
 
 clean:
 	@rm -rf .venv .venv-plan .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -13,7 +13,7 @@ import stagemesh.cli._plan
 from stagemesh.cli._arguments import add_plan_arguments, inputs_from
 from stagemesh.cli._main import main
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
 from tests.plan.making import planned, request, solo
@@ -124,5 +124,6 @@ def test_everything_that_is_typed_is_given() -> None:
     assert given == PlanInputs(
         model="m", strategy_config="s", deploy_config="d", stage_overrides="{}", devices="2"
     )
-    assert typed("--async-chunk").async_chunk is True
-    assert typed("--no-async-chunk").async_chunk is False
+    for flag, value in (("--async-chunk", True), ("--no-async-chunk", False)):
+        switch = GivenField(name="async_chunk", value=value, source=flag, is_typed=True)
+        assert typed(flag).fields == (switch,)

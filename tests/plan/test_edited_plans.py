@@ -24,7 +24,7 @@ FREE: Final = re.compile(
     r"devices\.(count|memory_bytes)|checkpoint\.path|.*\bvalues\..*"
     r"|stages\[\d\]\.(engine_args\.max_num_seqs|model_args\.pitch|env(\..*)?|axes\[\d\]\.label"
     r"|sampling\.(temperature|stop_token_ids.*)|replicas\[\d\]\.ranks\[\d\]\.device)"
-    r"|edges\[0\]\.options\..*"
+    r"|edges\[0\]\.options\..*|launch\.init_timeout"
 )
 OTHER: Final[list[Json]] = [
     None,

@@ -15,11 +15,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
+from stagemesh.cli._parser import Parser, UnknownFlagError
 from stagemesh.errors import StagemeshError
 from stagemesh.spec.command import Command
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import COMMANDS
 
+WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 _OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
 """What only a failing write gives: every other file is written where its own errors are told."""
@@ -63,6 +65,9 @@ def _run(arguments: list[str]) -> int:
             _show_log()
         run = cast("Callable[[argparse.Namespace], int]", resolve(namespace.run))
         return run(namespace)
+    except UnknownFlagError as error:
+        _show(error, as_json="--json" in arguments)
+        return WRONG_USAGE
     except StagemeshError as error:
         if namespace.debug:
             traceback.print_exc()
@@ -87,9 +92,9 @@ def _show_log() -> None:
     log.setLevel(logging.DEBUG)
 
 
-def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+def _parser(arguments: list[str]) -> Parser:
     """Declare the command that was typed, or all of them where none was."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="stagemesh",
         description="Plan and run multi-stage generative models under one small strategy file.",
         allow_abbrev=False,
@@ -112,7 +117,7 @@ def _typed(word: str) -> tuple[Command, ...]:
 
 
 def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    commands: argparse._SubParsersAction[Parser],
     command: Command,
     *,
     is_typed: bool,

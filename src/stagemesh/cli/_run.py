@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from stagemesh.cli._arguments import inputs_from
+from stagemesh.cli._arguments import inputs_from, layout_flags
 from stagemesh.cli._progress import Progress, report_text
 from stagemesh.cli._screen import check_writable, show_diagnostics
 from stagemesh.config.host import read_host
@@ -23,10 +23,6 @@ from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
 _AUDIO = "audio"
-
-
-_LAYOUT = ("async_chunk", "deploy_config", "devices", "stage_overrides", "strategy_config")
-"""Arguments that make a plan, and so cannot be given beside a saved one."""
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -48,9 +44,7 @@ def _made(namespace: argparse.Namespace) -> Made:
     file = Path(namespace.model)
     if not file.is_file():
         return make(inputs_from(namespace), read_host())
-    given = vars(namespace)
-    flags = [f"--{name.replace('_', '-')}" for name in _LAYOUT if name in given]
-    if flags:
+    if flags := layout_flags(namespace):
         raise DiagnosticError(
             [
                 Diagnostic(

@@ -10,6 +10,7 @@ from stagemesh.spec.command import Command
 def _configure(parser: argparse.ArgumentParser) -> None:
     from stagemesh.cli._arguments import add_plan_arguments  # noqa: PLC0415  only when typed
 
+    parser.usage = "%(prog)s MODEL [options]"
     add_plan_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument("-o", "--output", metavar="FILE", help="save the plan, for `run FILE`")

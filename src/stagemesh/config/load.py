@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import Checkpoint, find_folder, read_checkpoint, read_config
+from stagemesh.config.command_line import read_command_line
 from stagemesh.config.deploy import read_deploy
 from stagemesh.config.document import Document, Source, read_json, read_mapping, read_yaml
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import model_of, named_model
 from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.config.launch_rules import launch_findings
 from stagemesh.config.layering import meet_strategy
-from stagemesh.config.overrides import read_async_chunk, read_overrides
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Run
-from stagemesh.config.settings import Settings
+from stagemesh.config.scope import Scope
+from stagemesh.config.settings import Settings, Sourced
 from stagemesh.config.settle import settle
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import EXPECTED, read_strategy
@@ -65,6 +68,7 @@ class _Loading:
         self._run = Run(partial=True)
         self._deploys = DeployFiles(catalog, self._run)
         self._documents: list[Document] = []
+        self._launch: Mapping[str, Sourced[object]] = {}
 
     def load(self) -> Loaded:
         inputs = self._inputs
@@ -165,11 +169,14 @@ class _Loading:
             whole = Run()  # an entry of a strategy is never spread over layers
             patches += read_strategy(strategy, stages, self._catalog.axes, whole)
             run.findings.extend(whole.findings)
-        if overrides is not None:
-            patches += read_overrides(overrides, stages, fields, run)
-        return patches + read_async_chunk(self._inputs.async_chunk, run)
+        scope = Scope(stages=stages, fields=fields, catalog=self._catalog)
+        typed = read_command_line(self._inputs, overrides, scope, patches, run)
+        self._launch = typed.launch
+        return [*patches, *typed.patches]
 
     def _settle(self, pipeline: PipelineConfig, patches: list[Patch]) -> Settings:
         stages, axes = Stages(pipeline=pipeline), self._catalog.axes
         self._run.findings.extend(meet_strategy(patches, stages, axes))
-        return settle(patches, pipeline, self._catalog, self._fields, self._run)
+        settings = settle(patches, pipeline, self._catalog, self._fields, self._run)
+        self._run.findings.extend(launch_findings(self._launch))
+        return replace(settings, launch=self._launch)

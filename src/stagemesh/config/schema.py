@@ -33,6 +33,9 @@ DeviceList: TypeAlias = Annotated[
 ]
 """Logical device ids."""
 
+AUTO: Final = "auto"
+"""Name that stands for the engine that a stage gets by its kind."""
+
 Size: TypeAlias = Annotated[int, Range(minimum=1)]
 """The degree of an axis."""
 
@@ -127,7 +130,7 @@ class StageEntry:
 
     stage_id: int
     """Number of the stage in the pipeline."""
-    engine: str = "auto"
+    engine: str = AUTO
     """Name of the engine; `auto` takes the default of the stage's kind."""
     async_chunk: bool = True
     """Whether chunks are handed over on the edges of this stage; both ends must say the same."""

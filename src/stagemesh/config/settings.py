@@ -123,3 +123,5 @@ class Settings:
     """One entry for every stage of the pipeline, by ascending id."""
     edges: tuple[EdgeSettings, ...] = ()
     """What was said about edges."""
+    launch: Mapping[str, Sourced[object]] = field(default_factory=dict)
+    """Launch options that were given, by name, each of its type."""

@@ -13,6 +13,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.kernels import with_one_spelling
+from stagemesh.plan.launch import launch_options, launch_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
@@ -109,7 +110,7 @@ def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleCont
 
 def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Report) -> Plan:
     """Write everything down."""
-    placement = context.placement
+    placement, launch = context.placement, launch_options(context.settings.launch)
     return Plan(
         pipeline=context.pipeline.model_type,
         checkpoint=request.checkpoint,
@@ -125,9 +126,13 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
             for draft in context.drafts
         ),
         edges=context.edges,
-        not_runnable=reasons(context, ruled),
+        not_runnable=(*reasons(context, ruled), *launch_reasons(launch)),
         skipped_checks=report.skipped,
-        values=values_of(context.settings.fields),
+        launch=launch,
+        values={
+            **values_of(context.settings.fields),
+            **values_of({f"launch.{name}": said for name, said in context.settings.launch.items()}),
+        },
         session=ruled.session or SessionPlan(),
         weight_transfer=ruled.weight_transfer,
         active_stream_window=ruled.active_stream_window,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from stagemesh.config.catalog import default_engine
 from stagemesh.config.check import hints
 from stagemesh.config.kind_fields import INSTEAD, KIND_FIELDS
 from stagemesh.config.plain import plain, plain_fields
-from stagemesh.config.schema import StageEntry
+from stagemesh.config.schema import AUTO, StageEntry
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
@@ -18,7 +19,6 @@ from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.pipeline import NoOptions, StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
-AUTO: Final = "auto"
 NO_ENGINE: Final = "none"
 
 PLANNED_FIELDS: Final = frozenset(item.name for item in fields(StageEntry))
@@ -59,7 +59,7 @@ def choose_engine(
         if name not in PLANNED_FIELDS
     }
     if named is None or named.value == AUTO:
-        spec = _default(stage, engines.values())
+        spec = default_engine(stage.execution_type, engines.values())
     else:
         spec = engines.get(str(named.value))
         problem = _wrong_engine(stage, named, spec, engines)
@@ -73,11 +73,6 @@ def choose_engine(
         stage_args=_stage_args(stage, left, spec, engines, report),
         said=said,
     )
-
-
-def _default(stage: StagePipelineConfig, engines: Iterable[EngineSpec]) -> EngineSpec | None:
-    fitting = (spec for spec in engines if stage.execution_type in spec.default_for)
-    return min(fitting, key=lambda spec: spec.name, default=None)
 
 
 def _wrong_engine(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stagemesh.plan.diagnostics import plural, printable
+from stagemesh.plan.launch import launch_lines
 from stagemesh.plan.place import size_text
 from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
 from stagemesh.plan.values import Plan, StagePlan, ValuePlan
@@ -15,6 +16,7 @@ def plan_text(plan: Plan) -> str:
     blocks = [
         [_headline(plan)],
         list(_stages(plan)),
+        list(launch_lines(plan)),
         list(_ranks(plan)),
         list(_groups(plan)),
         list(_edges(plan)),

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import PlanInputs, python_fields
+from stagemesh.config.launch import given_options
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.engine import NO_ENGINE
 from stagemesh.plan.sessions import DuplexPlan
@@ -35,6 +36,7 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
                 for stage in plan.stages
             }
         },
+        fields=python_fields(given_options(plan.launch)),
     )
 
 

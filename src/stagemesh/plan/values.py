@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
+from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.variables import VariableName, VariableValue
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.setup import StageSetup
@@ -255,8 +256,10 @@ class Plan:
     """Why this valid plan cannot be run; empty when it can."""
     skipped_checks: tuple[str, ...]
     """Checks that could not be made because a fact is missing."""
+    launch: LaunchOptions = field(default_factory=LaunchOptions)
+    """What this start runs of it, and where it finds the others."""
     values: Mapping[str, ValuePlan] = field(default_factory=dict)
-    """Where each pipeline-wide value came from, by field name."""
+    """Where each pipeline-wide value came from, by field name; `launch.` before launch options."""
     session: SessionPlan = field(default_factory=SessionPlan)
     """Turn by turn or full duplex, and the frontends."""
     weight_transfer: WeightTransferPlan | None = None

@@ -7,6 +7,18 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeightFiles:
+    """What the weight files of one folder of a checkpoint amount to."""
+
+    num_bytes: int
+    """Bytes of all of them."""
+    dtype: str | None = None
+    """Type of most of the weights, a key of `payload.DTYPE_BYTES`; `None` where it is not told."""
+    is_present: bool = True
+    """False where an index tells their size and none of them is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageFacts:
     """Facts about one stage's network. `None` means that the checkpoint does not say.
 
@@ -40,9 +52,11 @@ class StageFacts:
     text_length: int | None = None
     """Of those, tokens of the prompt that attention joins to the others; 0 when it does not."""
     num_parameters: int | None = None
-    """Weights of the network, where they follow from its configuration."""
+    """Weights of the network, where they follow from its configuration; of all of its kind where a
+    stage has several, such as the two denoisers of a clip."""
     component_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the weight files of each component, such as `transformer` or `vae`."""
+    """Bytes of the weights of each component, such as `transformer` or `vae`: of its files, else
+    those that follow from its configuration; components of unknown size are left out."""
     guidance: bool | None = None
     """Whether the model takes classifier-free guidance."""
     weight_bytes: int | None = None

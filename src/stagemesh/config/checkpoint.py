@@ -1,27 +1,33 @@
-"""Finds a checkpoint and tells its model from its own configuration, by exact keys only."""
+"""Finds a checkpoint and reads what it says about itself, by exact keys only."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from stagemesh.config.check import check
 from stagemesh.config.environment import cache_folder
+from stagemesh.config.json_file import read_json_file
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.tree import quoted
+from stagemesh.config.weights import has_other_weights, weights_in
 from stagemesh.errors import DiagnosticError
-from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.facts import StageFacts, WeightFiles
 from stagemesh.spec.origin import Layer, Origin
-from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject, PipelineConfig
+from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
+    JsonObject,
+    PipelineConfig,
+    StagePipelineConfig,
+)
 
 CONFIG_FILE: Final = "config.json"
-_DIFFUSERS_FILE: Final = "model_index.json"
-_WEIGHTS: Final = "*.safetensors"
+INDEX_FILE: Final = "model_index.json"
+"""What a checkpoint of several components has instead: it names each of them and its class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,44 +37,94 @@ class Checkpoint:
     path: Path
     """The folder, absolute."""
     config: JsonObject
-    """Its `config.json`."""
+    """The file that describes it: its `config.json` or its `model_index.json`."""
     config_hash: str
-    """SHA-256 of that file, as hexadecimal text."""
+    """SHA-256 of that file, or of all configuration files that were read, as hexadecimal text."""
     facts: Mapping[str, StageFacts]
     """What it says about each stage, by stage name; every stage of the pipeline has an entry."""
+    skipped: tuple[str, ...] = ()
+    """What could not be found out, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile(CheckpointConfigs):
-    """A checkpoint's configuration file as it was read."""
+    """A checkpoint's configuration: what it has at its root, and its components on demand."""
 
-    folder: Path
-    """The checkpoint's folder, absolute."""
-    config: JsonObject
-    """The content."""
-    digest: str
-    """SHA-256 of the file."""
+    def __init__(self, folder: Path, run: Run) -> None:
+        """Read the files at the root of `folder`, an absolute path; what is wrong goes to `run`."""
+        self.folder = folder
+        self.skipped: list[str] = []
+        self._run = run
+        self._digests: dict[str, str] = {}
+        self._absent: set[str] = set()
+        config, index = (self._at_root(name) for name in (CONFIG_FILE, INDEX_FILE))
+        self.is_found = config is not None or index is not None
+        self.config: JsonObject = config or {}
+        self.index: JsonObject = index or {}
+        self._root = self.config if config is not None else self.index
+        self._name = CONFIG_FILE if config is not None else INDEX_FILE
+
+    def _at_root(self, name: str) -> JsonObject | None:
+        try:
+            return self._read(name)
+        except DiagnosticError as error:
+            self._run.findings.extend(error.diagnostics)
+            return None
+
+    def _read(self, name: str) -> JsonObject | None:
+        found = read_json_file(self.folder / name, name)
+        if found is None:
+            self._absent.add(name)
+            return None
+        self._digests[name] = found.digest
+        return found.content
+
+    def root_of(self, pipeline: PipelineConfig) -> JsonObject:
+        """The file at the root that a pipeline reads."""
+        return self.index if pipeline.diffusers_class_names and self.index else self._root
+
+    def choose_root(self, pipeline: PipelineConfig) -> None:
+        """Take the file as root that the pipeline reads."""
+        self._root = self.root_of(pipeline)
+        self._name = INDEX_FILE if self._root is self.index else CONFIG_FILE
 
     @property
     def root(self) -> JsonObject:
-        """The content."""
-        return self.config
+        """The file that describes the checkpoint."""
+        return self._root
 
     def component(self, folder: str) -> JsonObject:
         """The content of the file in a folder of the checkpoint."""
-        try:
-            parsed: object = json.loads((self.folder / folder / CONFIG_FILE).read_bytes())
-        except FileNotFoundError:
-            return {}
-        if not isinstance(parsed, Mapping):
-            message = f"`{folder}/{CONFIG_FILE}` must hold an object"
-            raise TypeError(message)
-        return parsed
+        return self._read(str(PurePosixPath(folder, CONFIG_FILE))) or {}
+
+    def weights(self, folder: str) -> WeightFiles | None:
+        """What the weight files in a folder amount to."""
+        found = weights_in(self.folder, folder, self._run)
+        if found is None and has_other_weights(self.folder / folder):
+            self.skipped.append(f"weights in `{folder}`: they are no safetensors files")
+        return found
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the one file that was read, or of the names and digests of several.
+
+        A component without a file counts as well: one that appears later is a change.
+        """
+        absent = self._absent - {CONFIG_FILE, INDEX_FILE}
+        if len(self._digests) == 1 and not absent:
+            return next(iter(self._digests.values()))
+        said = {**dict.fromkeys(absent, "absent"), **self._digests}
+        lines = "".join(f"{name} {digest}\n" for name, digest in sorted(said.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """Name of the file that describes the checkpoint."""
+        return self._name
 
     @property
     def origin(self) -> Origin:
-        """The file as a place."""
-        return Origin(layer=Layer.PIPELINE, source=str(self.folder / CONFIG_FILE))
+        """That file as a place."""
+        return Origin(layer=Layer.PIPELINE, source=str(self.folder / self._name))
 
 
 def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
@@ -115,61 +171,67 @@ def _assembled(cache: Path) -> list[str]:
 
 
 def read_config(folder: Path, run: Run) -> ConfigFile | None:
-    """Read the checkpoint's `config.json`; every way to fail has its own message."""
-    file = folder / CONFIG_FILE
-    origin = Origin(layer=Layer.PIPELINE, source=str(file))
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
+    """Read what describes the checkpoint; every way to fail has its own message."""
+    before = len(run.findings)
+    file = ConfigFile(folder, run)
+    if len(run.findings) > before:
+        return None
+    if not file.is_found:
         _tell_no_config(folder, run)
         return None
-    except OSError as error:
-        run.tell("MD005", f"`{CONFIG_FILE}` cannot be read: {error.strerror}", origin)
-        return None
-    try:
-        parsed: object = json.loads(content)
-    except json.JSONDecodeError as error:
-        place = dataclasses.replace(origin, line=error.lineno, column=error.colno)
-        run.tell("MD006", f"`{CONFIG_FILE}` is not valid JSON: {error.msg.lower()}", place)
-        return None
-    except (ValueError, RecursionError):  # no UTF-8 text, or beyond what the parser takes
-        run.tell("MD006", f"`{CONFIG_FILE}` is not valid JSON", origin)
-        return None
-    if not isinstance(parsed, Mapping):
-        run.tell("MD006", f"`{CONFIG_FILE}` must hold an object", origin)
-        return None
-    digest = hashlib.sha256(content).hexdigest()
-    return ConfigFile(folder=folder, config=parsed, digest=digest)
+    return file
 
 
 def _tell_no_config(folder: Path, run: Run) -> None:
     origin = Origin(layer=Layer.PIPELINE, source=str(folder))
-    if (folder / _DIFFUSERS_FILE).exists():
-        message = f"checkpoints with `{_DIFFUSERS_FILE}` are not supported yet"
-        run.tell("MD007", message, origin, f"`{CONFIG_FILE}` was looked for")
-        return
     try:
         empty = not any(folder.iterdir())
     except OSError as error:
         run.tell("MD005", f"checkpoint folder cannot be read: {error.strerror}", origin)
         return
-    what = "is empty" if empty else f"holds no `{CONFIG_FILE}`"
+    what = "is empty" if empty else f"holds no `{CONFIG_FILE}` and no `{INDEX_FILE}`"
     code = "MD003" if empty else "MD004"
-    help_text = f"a checkpoint folder has a `{CONFIG_FILE}` that names its model"
+    help_text = (
+        f"a checkpoint folder has a `{CONFIG_FILE}`, or a `{INDEX_FILE}`, that names its model"
+    )
     run.tell(code, f"checkpoint folder {what}", origin, help_text)
 
 
 def read_checkpoint(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> Checkpoint:
     """Add what the pipeline reads out of the configuration, and the sizes of the weight files."""
+    file.choose_root(pipeline)
     facts = _facts(file, pipeline, run)
-    shared = [stage.model_subdir for stage in pipeline.stages]
+    shared = [stage.model_subdir for stage in pipeline.stages if not stage.weight_folders]
     for stage in pipeline.stages:
         known = facts.get(stage.model_stage, StageFacts())
-        if known.weight_bytes is None and shared.count(stage.model_subdir) == 1:
-            size = _weight_bytes(file.folder / stage.model_subdir, run)
-            known = dataclasses.replace(known, weight_bytes=size)
+        is_told = known.weight_bytes is not None or known.component_bytes
+        if not is_told and shared.count(stage.model_subdir) <= 1:
+            known = _weighed(file, stage, known)
         facts[stage.model_stage] = known
-    return Checkpoint(path=file.folder, config=file.config, config_hash=file.digest, facts=facts)
+    return Checkpoint(
+        path=file.folder,
+        config=file.root,
+        config_hash=file.digest,
+        facts=facts,
+        skipped=tuple(dict.fromkeys(file.skipped)),
+    )
+
+
+def _weighed(file: ConfigFile, stage: StagePipelineConfig, known: StageFacts) -> StageFacts:
+    """Add what the weight files of a stage amount to; what is not there has no size."""
+    folders = stage.weight_folders or (stage.model_subdir,)
+    read = {folder: file.weights(folder) for folder in folders}
+    found = {folder: files for folder, files in read.items() if files is not None}
+    present = [files.num_bytes for files in found.values() if files.is_present]
+    return dataclasses.replace(
+        known,
+        component_bytes={folder: files.num_bytes for folder, files in found.items()}
+        if stage.weight_folders
+        else {},
+        weight_bytes=sum(present) if present else None,
+        weight_dtype=known.weight_dtype
+        or next((files.dtype for files in found.values() if files.dtype), None),
+    )
 
 
 def _facts(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> dict[str, StageFacts]:
@@ -177,8 +239,14 @@ def _facts(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> dict[str, St
         return {}
     try:
         read = dict(pipeline.facts(file))
+    except DiagnosticError as error:
+        for found in error.diagnostics:
+            run.findings.append(
+                found if found.origin else dataclasses.replace(found, origin=file.origin)
+            )
+        return {}
     except Exception as error:  # noqa: BLE001  a model is a plug-in: what it trips over is the file's
-        message = f"`{CONFIG_FILE}` has a value that `{pipeline.model_type}` cannot use"
+        message = f"`{file.name}` has a value that `{pipeline.model_type}` cannot use"
         reason = f"reading it failed with `{type(error).__name__}: {error}`"
         run.tell("MD010", message, file.origin, reason)
         return {}
@@ -192,15 +260,3 @@ def _facts(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> dict[str, St
         if checked.diagnostics:
             read[name] = StageFacts()
     return read
-
-
-def _weight_bytes(folder: Path, run: Run) -> int | None:
-    """Add up the weight files below `folder`; `None` when there are none."""
-    sizes: list[int] = []
-    for file in folder.rglob(_WEIGHTS):
-        try:
-            sizes.append(file.stat().st_size)
-        except OSError as error:
-            origin = Origin(layer=Layer.PIPELINE, source=str(file))
-            run.tell("MD011", f"weight file cannot be read: {error.strerror}", origin)
-    return sum(sizes) if sizes else None

@@ -46,6 +46,8 @@ class PlanRequest:
     """What the checkpoint says about each stage, by name."""
     devices: Devices
     """The devices that may be used."""
+    skipped: tuple[str, ...] = ()
+    """What reading the checkpoint could not find out."""
     placed: Mapping[int, tuple[DeviceIds, ...]] | None = None
     """Where the replicas of every stage lie, by id; decided here when it is not given."""
     num_frontends: int = 1
@@ -66,6 +68,8 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
     catalog = Catalog.installed() if catalog is None else catalog
     report = Report()
+    for sentence in request.skipped:
+        report.skip(sentence)
     pipeline = request.pipeline
     settings = with_one_spelling(pipeline, request.settings, report)
     said = {stage.stage_id: stage for stage in settings.stages}

@@ -47,6 +47,7 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
         settings=loaded.settings,
         checkpoint=_checkpoint_plan(loaded.checkpoint),
         facts=loaded.checkpoint.facts,
+        skipped=loaded.checkpoint.skipped,
         devices=devices,
     )
     result = build(request, catalog)

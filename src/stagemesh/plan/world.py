@@ -17,9 +17,7 @@ def mesh_order(axis: Axis) -> tuple[bool, int, str]:
     return (axis.mesh_position is None, axis.mesh_position or 0, axis.name)
 
 
-def mesh_of(
-    axes: Iterable[Axis], sizes: Mapping[str, int], rank_axis: str | None = None
-) -> Mesh:
+def mesh_of(axes: Iterable[Axis], sizes: Mapping[str, int], rank_axis: str | None = None) -> Mesh:
     """Return the mesh of one replica: the axes that multiply ranks, or the one that supplies it.
 
     `rank_axis` names an axis that supplies it on this stage alone.

@@ -156,7 +156,7 @@ class PipelineConfig:
     hf_config_predicate: ConfigPredicate | None = None
     """Chooses between pipelines whose `model_type` or architectures are the same."""
     diffusers_class_names: tuple[str, ...] = ()
-    """Names of `_class_name` in `model_index.json` that it answers to; that file is then its root."""
+    """Names of `_class_name` in `model_index.json` that it answers to; it then reads that file."""
     variant_of: str | None = None
     """Pipeline of which it is another cut. With a predicate it answers to the same checkpoints as
     that one; without, it is chosen by `pipeline:` in a deploy file alone."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from stagemesh.config.check import check
 from stagemesh.config.environment import cache_folder
-from stagemesh.config.json_file import read_json_file
+from stagemesh.config.json_file import JsonFile, read_json_file
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.tree import quoted
 from stagemesh.config.weights import has_other_weights, weights_in
@@ -46,46 +46,47 @@ class Checkpoint:
     """What could not be found out, and why."""
 
 
-class ConfigFile(CheckpointConfigs):
-    """A checkpoint's configuration: what it has at its root, and its components on demand."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """What describes a checkpoint at its root: `config.json`, `model_index.json`, or both."""
 
-    def __init__(self, folder: Path, run: Run) -> None:
-        """Read the files at the root of `folder`, an absolute path; what is wrong goes to `run`."""
-        self.folder = folder
-        self.skipped: list[str] = []
-        self._run = run
-        self._digests: dict[str, str] = {}
-        self._absent: set[str] = set()
-        config, index = (self._at_root(name) for name in (CONFIG_FILE, INDEX_FILE))
-        self.is_found = config is not None or index is not None
-        self.config: JsonObject = config or {}
-        self.index: JsonObject = index or {}
-        self._root = self.config if config is not None else self.index
-        self._name = CONFIG_FILE if config is not None else INDEX_FILE
+    folder: Path
+    """The checkpoint's folder, absolute."""
+    config: JsonObject
+    """The content of the first; empty where there is none."""
+    digest: str
+    """SHA-256 of the file, or of the digests of both."""
+    index: JsonObject = field(default_factory=dict)
+    """The content of the second; empty where there is none."""
 
-    def _at_root(self, name: str) -> JsonObject | None:
-        try:
-            return self._read(name)
-        except DiagnosticError as error:
-            self._run.findings.extend(error.diagnostics)
-            return None
-
-    def _read(self, name: str) -> JsonObject | None:
-        found = read_json_file(self.folder / name, name)
-        if found is None:
-            self._absent.add(name)
-            return None
-        self._digests[name] = found.digest
-        return found.content
+    def name_for(self, pipeline: PipelineConfig | None = None) -> str:
+        """Name of the file that a pipeline reads; without one, of the first that says something."""
+        takes_index = pipeline is not None and pipeline.diffusers_class_names
+        return INDEX_FILE if self.index and (takes_index or not self.config) else CONFIG_FILE
 
     def root_of(self, pipeline: PipelineConfig) -> JsonObject:
-        """The file at the root that a pipeline reads."""
-        return self.index if pipeline.diffusers_class_names and self.index else self._root
+        """The content of the file that a pipeline reads."""
+        return self.index if self.name_for(pipeline) == INDEX_FILE else self.config
 
-    def choose_root(self, pipeline: PipelineConfig) -> None:
-        """Take the file as root that the pipeline reads."""
-        self._root = self.root_of(pipeline)
-        self._name = INDEX_FILE if self._root is self.index else CONFIG_FILE
+    def origin_for(self, pipeline: PipelineConfig) -> Origin:
+        """The file that a pipeline reads, as a place."""
+        return Origin(layer=Layer.PIPELINE, source=str(self.folder / self.name_for(pipeline)))
+
+    @property
+    def origin(self) -> Origin:
+        """The first file that says something, as a place."""
+        return Origin(layer=Layer.PIPELINE, source=str(self.folder / self.name_for()))
+
+
+class _Files(CheckpointConfigs):
+    """The files of a checkpoint as a pipeline reads them, and what it read of them."""
+
+    def __init__(self, file: ConfigFile, pipeline: PipelineConfig, run: Run) -> None:
+        self._file = file
+        self._root = file.root_of(pipeline)
+        self._run = run
+        self._digests: dict[str, str] = {}
+        self.skipped: dict[str, None] = {}
 
     @property
     def root(self) -> JsonObject:
@@ -94,37 +95,32 @@ class ConfigFile(CheckpointConfigs):
 
     def component(self, folder: str) -> JsonObject:
         """The content of the file in a folder of the checkpoint."""
-        return self._read(str(PurePosixPath(folder, CONFIG_FILE))) or {}
+        name = str(PurePosixPath(folder, CONFIG_FILE))
+        found = read_json_file(self._file.folder / name, name)
+        self._digests[name] = "absent" if found is None else found.digest
+        return {} if found is None else found.content
 
     def weights(self, folder: str) -> WeightFiles | None:
         """What the weight files in a folder amount to."""
-        found = weights_in(self.folder, folder, self._run)
-        if found is None and has_other_weights(self.folder / folder):
-            self.skipped.append(f"weights in `{folder}`: they are no safetensors files")
+        found = weights_in(self._file.folder, folder, self._run)
+        if found is None and has_other_weights(self._file.folder / folder):
+            self.skipped[f"weights in `{folder}`: they are no safetensors files"] = None
         return found
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the one file that was read, or of the names and digests of several.
+        """SHA-256 of the root, or of the digests of all files that were read.
 
         A component without a file counts as well: one that appears later is a change.
         """
-        absent = self._absent - {CONFIG_FILE, INDEX_FILE}
-        if len(self._digests) == 1 and not absent:
-            return next(iter(self._digests.values()))
-        said = {**dict.fromkeys(absent, "absent"), **self._digests}
-        lines = "".join(f"{name} {digest}\n" for name, digest in sorted(said.items()))
-        return hashlib.sha256(lines.encode()).hexdigest()
+        return _combined(self._file.digest, self._digests)
 
-    @property
-    def name(self) -> str:
-        """Name of the file that describes the checkpoint."""
-        return self._name
 
-    @property
-    def origin(self) -> Origin:
-        """That file as a place."""
-        return Origin(layer=Layer.PIPELINE, source=str(self.folder / self._name))
+def _combined(first: str, others: Mapping[str, str]) -> str:
+    if not others:
+        return first
+    lines = "".join(f"{name} {digest}\n" for name, digest in sorted(others.items()))
+    return hashlib.sha256(f"{first}\n{lines}".encode()).hexdigest()
 
 
 def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
@@ -172,14 +168,29 @@ def _assembled(cache: Path) -> list[str]:
 
 def read_config(folder: Path, run: Run) -> ConfigFile | None:
     """Read what describes the checkpoint; every way to fail has its own message."""
-    before = len(run.findings)
-    file = ConfigFile(folder, run)
-    if len(run.findings) > before:
+    found: dict[str, JsonFile] = {}
+    is_sound = True
+    for name in (CONFIG_FILE, INDEX_FILE):
+        try:
+            read = read_json_file(folder / name, name)
+        except DiagnosticError as error:
+            run.findings.extend(error.diagnostics)
+            is_sound = False
+            continue
+        if read is not None:
+            found[name] = read
+    if not is_sound:
         return None
-    if not file.is_found:
+    if not found:
         _tell_no_config(folder, run)
         return None
-    return file
+    first, *others = found
+    return ConfigFile(
+        folder=folder,
+        config=found[CONFIG_FILE].content if CONFIG_FILE in found else {},
+        index=found[INDEX_FILE].content if INDEX_FILE in found else {},
+        digest=_combined(found[first].digest, {name: found[name].digest for name in others}),
+    )
 
 
 def _tell_no_config(folder: Path, run: Run) -> None:
@@ -199,63 +210,63 @@ def _tell_no_config(folder: Path, run: Run) -> None:
 
 def read_checkpoint(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> Checkpoint:
     """Add what the pipeline reads out of the configuration, and the sizes of the weight files."""
-    file.choose_root(pipeline)
-    facts = _facts(file, pipeline, run)
+    files = _Files(file, pipeline, run)
+    facts = _facts(files, file.origin_for(pipeline), pipeline, run)
     shared = [stage.model_subdir for stage in pipeline.stages if not stage.weight_folders]
     for stage in pipeline.stages:
         known = facts.get(stage.model_stage, StageFacts())
         is_told = known.weight_bytes is not None or known.component_bytes
-        if not is_told and shared.count(stage.model_subdir) <= 1:
-            known = _weighed(file, stage, known)
+        if not is_told and (stage.weight_folders or shared.count(stage.model_subdir) == 1):
+            known = _weighed(files, stage, known)
         facts[stage.model_stage] = known
     return Checkpoint(
         path=file.folder,
-        config=file.root,
-        config_hash=file.digest,
+        config=files.root,
+        config_hash=files.digest,
         facts=facts,
-        skipped=tuple(dict.fromkeys(file.skipped)),
+        skipped=tuple(files.skipped),
     )
 
 
-def _weighed(file: ConfigFile, stage: StagePipelineConfig, known: StageFacts) -> StageFacts:
+def _weighed(files: _Files, stage: StagePipelineConfig, known: StageFacts) -> StageFacts:
     """Add what the weight files of a stage amount to; what is not there has no size."""
     folders = stage.weight_folders or (stage.model_subdir,)
-    read = {folder: file.weights(folder) for folder in folders}
-    found = {folder: files for folder, files in read.items() if files is not None}
-    present = [files.num_bytes for files in found.values() if files.is_present]
+    read = {folder: files.weights(folder) for folder in folders}
+    found = {folder: each for folder, each in read.items() if each is not None}
+    present = [each.num_bytes for each in found.values() if each.is_present]
+    sizes = {folder: each.num_bytes for folder, each in found.items()}
     return dataclasses.replace(
         known,
-        component_bytes={folder: files.num_bytes for folder, files in found.items()}
-        if stage.weight_folders
-        else {},
+        component_bytes=sizes if stage.weight_folders else {},
         weight_bytes=sum(present) if present else None,
-        weight_dtype=known.weight_dtype
-        or next((files.dtype for files in found.values() if files.dtype), None),
+        weight_dtype=known.weight_dtype or next((each.dtype for each in found.values()), None),
     )
 
 
-def _facts(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> dict[str, StageFacts]:
+def _facts(
+    files: _Files, origin: Origin, pipeline: PipelineConfig, run: Run
+) -> dict[str, StageFacts]:
     if pipeline.facts is None:
         return {}
     try:
-        read = dict(pipeline.facts(file))
+        read = dict(pipeline.facts(files))
     except DiagnosticError as error:
-        for found in error.diagnostics:
-            run.findings.append(
-                found if found.origin else dataclasses.replace(found, origin=file.origin)
-            )
+        run.findings.extend(
+            found if found.origin is not None else dataclasses.replace(found, origin=origin)
+            for found in error.diagnostics
+        )
         return {}
     except Exception as error:  # noqa: BLE001  a model is a plug-in: what it trips over is the file's
-        message = f"`{file.name}` has a value that `{pipeline.model_type}` cannot use"
+        name = PurePosixPath(origin.source).name
+        message = f"`{name}` has a value that `{pipeline.model_type}` cannot use"
         reason = f"reading it failed with `{type(error).__name__}: {error}`"
-        run.tell("MD010", message, file.origin, reason)
+        run.tell("MD010", message, origin, reason)
         return {}
     for name, facts in read.items():
-        place = Place(located=Nowhere(source=file.origin.source), label=name)
+        place = Place(located=Nowhere(source=origin.source), label=name)
         checked = check(StageFacts, dataclasses.asdict(facts), place)
         run.findings.extend(
-            dataclasses.replace(found, code="MD010", origin=file.origin)
-            for found in checked.diagnostics
+            dataclasses.replace(found, code="MD010", origin=origin) for found in checked.diagnostics
         )
         if checked.diagnostics:
             read[name] = StageFacts()

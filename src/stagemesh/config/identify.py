@@ -47,7 +47,7 @@ def model_of(file: ConfigFile, catalog: Catalog, run: Run) -> Model | None:
     """Return the one model that answers to the checkpoint's own configuration."""
     values = _values(file)
     refused: list[_Refusal] = []
-    for key, candidates in _rounds(values, catalog):
+    for key, candidates in _rounds(file, values, catalog):
         accepted: list[Model] = []
         for model in candidates:
             verdict = _ask(model.pipeline, file, run)
@@ -58,7 +58,8 @@ def model_of(file: ConfigFile, catalog: Catalog, run: Run) -> Model | None:
             else:
                 refused.append(_Refusal(model=model, key=key))
         if len(accepted) == 1:
-            _tell_contradiction(accepted[0], key, file, values, catalog, run)
+            if key != _CLASS_NAME:
+                _tell_contradiction(accepted[0], file, values, catalog, run)
             return accepted[0]
         if accepted:
             _tell_several(accepted, file, values, run)
@@ -93,19 +94,16 @@ def _values(file: ConfigFile) -> Mapping[str, Sequence[object]]:
 
 
 def _rounds(
-    values: Mapping[str, Sequence[object]], catalog: Catalog
+    file: ConfigFile, values: Mapping[str, Sequence[object]], catalog: Catalog
 ) -> Iterator[tuple[str, list[Model]]]:
     """Return who answers to each key, one after the other; last those that take any class."""
     for key, given in values.items():
         yield key, [model for model in catalog.models if _answers(model, key, given, catalog)]
-    if values[_CLASS_NAME]:
+    if isinstance(file.index.get(_CLASS_NAME), str):
+        any_class = [ANY_CLASS]
         yield (
             _CLASS_NAME,
-            [
-                model
-                for model in catalog.models
-                if _answers(model, _CLASS_NAME, [ANY_CLASS], catalog)
-            ],
+            [model for model in catalog.models if _answers(model, _CLASS_NAME, any_class, catalog)],
         )
 
 
@@ -159,23 +157,20 @@ def _tell_twins(found: Sequence[Model], origin: Origin, run: Run) -> None:
 
 def _tell_contradiction(
     chosen: Model,
-    key: str,
     file: ConfigFile,
     values: Mapping[str, Sequence[object]],
     catalog: Catalog,
     run: Run,
 ) -> None:
     """Warn where the second file at the root of the checkpoint names another model."""
+    given = values[_CLASS_NAME] if file.index else ()
     others = [
         model.pipeline.model_type
         for model in catalog.models
-        if key != _CLASS_NAME
-        and model is not chosen
-        and _answers(model, _CLASS_NAME, values[_CLASS_NAME], catalog)
-        and not _answers(chosen, _CLASS_NAME, values[_CLASS_NAME], catalog)
+        if _answers(model, _CLASS_NAME, given, catalog)
     ]
-    if others:
-        name = chosen.pipeline.model_type
+    name = chosen.pipeline.model_type
+    if others and name not in others:
         run.findings.append(
             Diagnostic(
                 code="MD036",

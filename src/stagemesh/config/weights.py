@@ -31,18 +31,12 @@ _HEADER_LIMIT: Final = 8 * MIB
 _POINTER: Final = b"version https://git-lfs"
 """How a file begins that stands for one that was not downloaded."""
 _DTYPES: Final[Mapping[object, str]] = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
     "F16": "float16",
     "BF16": "bfloat16",
     "F32": "float32",
     "F64": "float64",
 }
-"""Types by their names in a header."""
+"""Types by their names in a header; whole numbers are packed weights of another type."""
 
 
 def weights_in(root: Path, folder: str, run: Run) -> WeightFiles | None:

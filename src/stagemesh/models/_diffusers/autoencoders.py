@@ -148,3 +148,5 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "AutoencoderKLLTXVideo": _ltx,
 }
 """Readers by class."""
+KNOWN_AUTOENCODERS: Final = tuple(_READERS)
+"""Classes whose configuration is understood."""

@@ -5,7 +5,7 @@ As for denoisers, the matrices are counted: embeddings, layers and what stands a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -14,18 +14,18 @@ from stagemesh.models._facts import dtype, section
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import JsonObject
 
-_WITH_HEAD: Final = frozenset(
-    {
-        "Qwen2VLForConditionalGeneration",
-        "Qwen2_5_VLForConditionalGeneration",
-        "Mistral3ForConditionalGeneration",
-        "LlamaForCausalLM",
-        "MistralForCausalLM",
-        "Qwen2ForCausalLM",
-        "Qwen3ForCausalLM",
-    }
+_WITH_HEAD: Final = (
+    "Qwen2VLForConditionalGeneration",
+    "Qwen2_5_VLForConditionalGeneration",
+    "Mistral3ForConditionalGeneration",
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
 )
 """Architectures that carry the matrix from hidden states to words, though no encoder needs it."""
+_PROJECTING: Final = ("CLIPTextModelWithProjection",)
+"""Architectures of CLIP with a matrix at the exit."""
 
 
 def text_encoder(config: JsonObject) -> StageFacts:
@@ -67,11 +67,12 @@ _GATED: Final = ("gated-gelu", "gated-silu")
 
 
 def _clip(config: JsonObject) -> StageFacts:
-    """Text half of CLIP: `4 d^2 + 2 d f` a layer, tables of words and positions."""
+    """Text half of CLIP: `4 d^2 + 2 d f` a layer, tables of words and positions, maybe an exit."""
     d, f = number(config, "hidden_size"), number(config, "intermediate_size")
     layers, count = number(config, "num_hidden_layers"), heads(config, "num_attention_heads")
     vocabulary = number(config, "vocab_size", 49408)
     tables = d * (vocabulary + number(config, "max_position_embeddings", 77))
+    projection = d * number(config, "projection_dim", d) if _is_one_of(config, _PROJECTING) else 0
     return StageFacts(
         num_attention_heads=count,
         num_kv_heads=count,
@@ -81,7 +82,7 @@ def _clip(config: JsonObject) -> StageFacts:
         intermediate_size=f,
         head_dim=d // count,
         vocab_size=vocabulary,
-        num_parameters=layers * (4 * d * d + 2 * d * f) + tables,
+        num_parameters=layers * (4 * d * d + 2 * d * f) + tables + projection,
     )
 
 
@@ -113,10 +114,12 @@ def _decoder(config: JsonObject) -> StageFacts:
 
 
 def _has_head(config: JsonObject) -> bool:
+    return _is_one_of(config, _WITH_HEAD) and config.get("tie_word_embeddings") is False
+
+
+def _is_one_of(config: JsonObject, architectures: Collection[str]) -> bool:
     named = config.get("architectures")
-    first = named[0] if isinstance(named, list) and named else None
-    is_tied = config.get("tie_word_embeddings", True)
-    return isinstance(first, str) and first in _WITH_HEAD and is_tied is False
+    return isinstance(named, list) and any(each in architectures for each in named)
 
 
 def _vision(config: JsonObject) -> int:

@@ -67,9 +67,7 @@ class PlanResult:
 def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
     catalog = Catalog.installed() if catalog is None else catalog
-    report = Report()
-    for sentence in request.skipped:
-        report.skip(sentence)
+    report = Report(request.skipped)
     pipeline = request.pipeline
     settings = with_one_spelling(pipeline, request.settings, report)
     said = {stage.stage_id: stage for stage in settings.stages}

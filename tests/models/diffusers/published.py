@@ -37,14 +37,16 @@ def files_of(name: str) -> dict[str, JsonObject]:
 
 
 def changed(
-    name: str, weights: Mapping[str, WeightFiles] | None = None, **values: object
+    name: str,
+    values: Mapping[str, object] | None = None,
+    weights: Mapping[str, WeightFiles] | None = None,
 ) -> MemoryConfigs:
-    """A fixture with some values replaced: `component__key=value`, or `key=value` at the root."""
+    """A fixture with some values replaced: `component.key`, or `key` at the root."""
     files: dict[str, dict[str, object]] = {
         folder: dict(content) for folder, content in files_of(name).items()
     }
-    for path, value in values.items():
-        folder, _, key = path.partition("__")
+    for path, value in (values or {}).items():
+        folder, _, key = path.partition(".")
         files[folder if key else "."][key or path] = value
     return MemoryConfigs(files=files, weight_files=weights or {})
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from stagemesh.spec.facts import StageFacts, WeightFiles
+from stagemesh.testing.configs import MemoryConfigs
 from tests.models.diffusers.published import UNKNOWN, changed, dit, facts_of, files_of
 
 PER_CENT = 0.4
@@ -176,31 +177,31 @@ def test_the_largest_text_encoder_is_the_one_that_is_cut() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "guidance"),
     [
-        ("qwen_image", {"transformer__guidance_embeds": True}, False),
-        ("flux", {"transformer__guidance_embeds": False}, None),
-        ("flux", {"_class_name": "FluxFillPipeline", "transformer__guidance_embeds": None}, False),
-        ("flux2", {"transformer__guidance_embeds": False}, False),
+        ("qwen_image", {"transformer.guidance_embeds": True}, False),
+        ("flux", {"transformer.guidance_embeds": False}, None),
+        ("flux", {"_class_name": "FluxFillPipeline", "transformer.guidance_embeds": None}, False),
+        ("flux2", {"transformer.guidance_embeds": False}, False),
         (
             "flux2",
-            {"_class_name": "Flux2KleinPipeline", "transformer__guidance_embeds": False},
+            {"_class_name": "Flux2KleinPipeline", "transformer.guidance_embeds": False},
             True,
         ),
         (
             "flux2",
             {
                 "_class_name": "Flux2KleinPipeline",
-                "transformer__guidance_embeds": False,
+                "transformer.guidance_embeds": False,
                 "is_distilled": True,
             },
             False,
         ),
         ("wan2_1", {"_class_name": "WanDMDPipeline"}, False),
-        ("hunyuan_video", {"transformer__guidance_embeds": False}, None),
+        ("hunyuan_video", {"transformer.guidance_embeds": False}, None),
         (
             "hunyuan_video",
             {
                 "_class_name": "HunyuanSkyreelsImageToVideoPipeline",
-                "transformer__guidance_embeds": False,
+                "transformer.guidance_embeds": False,
             },
             True,
         ),
@@ -212,7 +213,7 @@ def test_guidance_depends_on_class_and_distillation(
     *, name: str, values: dict[str, object], guidance: bool | None
 ) -> None:
     """Distilled guidance is an input; what neither the class nor the file tells stays open."""
-    assert dit(changed(name, **values)).guidance is guidance
+    assert dit(changed(name, values)).guidance is guidance
 
 
 @pytest.mark.parametrize(
@@ -226,77 +227,77 @@ def test_guidance_depends_on_class_and_distillation(
         ("pixart", {"_class_name": "NewPipeline"}, 4096, 0),
         ("cogvideox", {"_class_name": "NewPipeline"}, 17776, 226),
         ("wan2_2", {"_class_name": "NewPipeline"}, None, 0),
-        ("wan2_1", {"vae__scale_factor_spatial": 16, "vae__scale_factor_temporal": 4}, 8190, 0),
-        ("wan2_1", {"vae__dim_mult": None}, None, 0),
-        ("cogvideox", {"transformer__patch_size_t": 2}, 7 * 30 * 45 + 226, 226),
-        ("ltx", {"vae__spatial_compression_ratio": 16}, 21 * 32 * 44, 0),
-        ("pixart", {"transformer__sample_size": 64}, 1024, 0),
-        ("pixart", {"transformer__sample_size": None}, None, 0),
-        ("sd3", {"transformer__sample_size": None}, 4429, 333),
+        ("wan2_1", {"vae.scale_factor_spatial": 16, "vae.scale_factor_temporal": 4}, 8190, 0),
+        ("wan2_1", {"vae.dim_mult": None}, None, 0),
+        ("cogvideox", {"transformer.patch_size_t": 2}, 7 * 30 * 45 + 226, 226),
+        ("ltx", {"vae.spatial_compression_ratio": 16}, 21 * 32 * 44, 0),
+        ("pixart", {"transformer.sample_size": 64}, 1024, 0),
+        ("pixart", {"transformer.sample_size": None}, None, 0),
+        ("sd3", {"transformer.sample_size": None}, 4429, 333),
     ],
 )
 def test_tokens_follow_from_class_vae_and_denoiser(
     name: str, values: dict[str, object], sequence: int | None, text: int | None
 ) -> None:
     """Pictures to edit join the sequence; what no file and no name tells is left open."""
-    got = dit(changed(name, **values))
+    got = dit(changed(name, values))
     assert (got.sequence_length, got.text_length) == (sequence, text)
 
 
 @pytest.mark.parametrize(
     ("name", "values", "weights"),
     [
-        ("flux", {"transformer__guidance_embeds": False}, 11_891_178_560),
+        ("flux", {"transformer.guidance_embeds": False}, 11_891_178_560),
         (
             "flux2",
             {
-                "transformer__num_layers": 5,
-                "transformer__num_single_layers": 20,
-                "transformer__num_attention_heads": 24,
-                "transformer__joint_attention_dim": 7680,
-                "transformer__guidance_embeds": False,
+                "transformer.num_layers": 5,
+                "transformer.num_single_layers": 20,
+                "transformer.num_attention_heads": 24,
+                "transformer.joint_attention_dim": 7680,
+                "transformer.guidance_embeds": False,
             },
             3_875_544_576,
         ),
         (
             "wan2_1",
             {
-                "transformer__num_attention_heads": 24,
-                "transformer__ffn_dim": 14336,
-                "transformer__in_channels": 48,
-                "transformer__out_channels": 48,
+                "transformer.num_attention_heads": 24,
+                "transformer.ffn_dim": 14336,
+                "transformer.in_channels": 48,
+                "transformer.out_channels": 48,
             },
             4_999_787_712,
         ),
         (
             "wan2_1",
             {
-                "transformer__num_attention_heads": 40,
-                "transformer__ffn_dim": 13824,
-                "transformer__num_layers": 40,
-                "transformer__in_channels": 36,
-                "transformer__added_kv_proj_dim": 5120,
+                "transformer.num_attention_heads": 40,
+                "transformer.ffn_dim": 13824,
+                "transformer.num_layers": 40,
+                "transformer.in_channels": 36,
+                "transformer.added_kv_proj_dim": 5120,
             },
             16_394_878_784,
         ),
         (
             "sd3",
             {
-                "transformer__num_layers": 24,
-                "transformer__num_attention_heads": 24,
-                "transformer__dual_attention_layers": list(range(13)),
+                "transformer.num_layers": 24,
+                "transformer.num_attention_heads": 24,
+                "transformer.dual_attention_layers": list(range(13)),
             },
             2_243_171_520,
         ),
-        ("sd3", {"transformer__dual_attention_layers": None}, 8_056_627_520),
+        ("sd3", {"transformer.dual_attention_layers": None}, 8_056_627_520),
         (
             "ltx",
-            {"transformer__num_layers": 48, "transformer__attention_head_dim": 128},
+            {"transformer.num_layers": 48, "transformer.attention_head_dim": 128},
             13_042_569_344,
         ),
         (
             "cogvideox",
-            {"transformer__num_layers": 30, "transformer__num_attention_heads": 30},
+            {"transformer.num_layers": 30, "transformer.num_attention_heads": 30},
             1_693_783_872,
         ),
     ],
@@ -305,13 +306,13 @@ def test_other_sizes_of_a_class_follow_the_same_formula(
     name: str, values: dict[str, object], weights: int
 ) -> None:
     """FLUX.1 schnell, FLUX.2 klein, two of Wan, two of SD 3.5, LTX-Video 13B and CogVideoX 2B."""
-    got = dit(changed(name, **values)).num_parameters
+    got = dit(changed(name, values)).num_parameters
     assert got == pytest.approx(weights, rel=PER_CENT / 100)
 
 
 def test_a_missing_number_leaves_the_heads_alone() -> None:
     """The rest would have to be guessed."""
-    got = dit(changed("flux", transformer__num_layers=None))
+    got = dit(changed("flux", {"transformer.num_layers": None}))
     want = StageFacts(num_attention_heads=24, num_kv_heads=24, head_dim=128, guidance=None)
     assert {name: getattr(got, name) for name in ("num_layers", "hidden_size")} == {
         "num_layers": None,
@@ -327,38 +328,38 @@ def test_a_class_that_nobody_knows_says_its_heads_at_most() -> None:
     got = dit(changed(UNKNOWN))
     assert got.num_attention_heads is None
     assert set(got.component_bytes) == {"text_encoder", "text_encoder_2", "vae"}
-    other = dit(changed("flux", transformer___class_name="NewTransformer2DModel"))
+    other = dit(changed("flux", {"transformer._class_name": "NewTransformer2DModel"}))
     assert (other.num_attention_heads, other.num_layers, other.guidance) == (24, None, None)
 
 
 def test_an_encoder_of_an_unknown_type_has_no_size_but_its_type() -> None:
     """Then the sum is not known either."""
-    values = {"text_encoder__model_type": "new", "text_encoder_2__d_ff": None}
-    got = facts_of(changed("flux", **values), "flux_split")["text_encoder"]
+    values = {"text_encoder.model_type": "new", "text_encoder_2.d_ff": None}
+    got = facts_of(changed("flux", values), "flux_split")["text_encoder"]
     assert (got.num_parameters, got.component_bytes, got.weight_dtype) == (None, {}, "bfloat16")
 
 
 @pytest.mark.parametrize(
     ("values", "weights"),
     [
-        ({"text_encoder__tie_word_embeddings": True}, 8_292_166_656 - 544_997_376),
-        ({"text_encoder__architectures": ["Qwen2_5_VLModel"]}, 8_292_166_656 - 544_997_376),
-        ({"text_encoder__architectures": None}, 8_292_166_656 - 544_997_376),
-        ({"text_encoder__vision_config": {}}, 8_292_166_656 - 676_550_144),
+        ({"text_encoder.tie_word_embeddings": True}, 8_292_166_656 - 544_997_376),
+        ({"text_encoder.architectures": ["Qwen2_5_VLModel"]}, 8_292_166_656 - 544_997_376),
+        ({"text_encoder.architectures": None}, 8_292_166_656 - 544_997_376),
+        ({"text_encoder.vision_config": {}}, 8_292_166_656 - 676_550_144),
     ],
 )
 def test_heads_and_eyes_of_an_encoder_are_counted_where_it_has_them(
     values: dict[str, object], weights: int
 ) -> None:
     """The matrix to words, and the vision tower."""
-    got = facts_of(changed("qwen_image", **values), "qwen_image_split")["text_encoder"]
+    got = facts_of(changed("qwen_image", values), "qwen_image_split")["text_encoder"]
     assert got.num_parameters == pytest.approx(weights, rel=PER_CENT / 100)
 
 
 def test_plain_blocks_of_t5_have_two_matrices() -> None:
     """The first T5 had no gates."""
-    values = {"text_encoder__is_gated_act": False, "text_encoder__feed_forward_proj": "relu"}
-    got = facts_of(changed("ltx", **values), "ltx_split")["text_encoder"].num_parameters
+    values = {"text_encoder.is_gated_act": False, "text_encoder.feed_forward_proj": "relu"}
+    got = facts_of(changed("ltx", values), "ltx_split")["text_encoder"].num_parameters
     assert got == pytest.approx(T5 - 24 * 4096 * 10240, rel=PER_CENT / 100)
 
 
@@ -373,7 +374,7 @@ def test_weight_files_say_more_than_formulas() -> None:
         "text_encoder_2": WeightFiles(num_bytes=3),
         "vae": WeightFiles(num_bytes=4),
     }
-    got = dit(changed("flux", files))
+    got = dit(changed("flux", weights=files))
     assert got.component_bytes == {
         "transformer": 100,
         "text_encoder": 20,
@@ -381,7 +382,7 @@ def test_weight_files_say_more_than_formulas() -> None:
         "vae": 4,
     }
     assert (got.weight_bytes, got.weight_dtype) == (127, "float16")
-    whole = facts_of(changed("flux", files), "flux_split")
+    whole = facts_of(changed("flux", weights=files), "flux_split")
     assert {name: each.weight_bytes for name, each in whole.items()} == {
         "text_encoder": 23,
         "denoiser": 100,
@@ -399,15 +400,15 @@ def test_a_component_without_its_files_leaves_the_stage_without_weights(
     )
     if gone is not None:
         files["vae"] = gone
-    got = dit(changed("flux", files))
+    got = dit(changed("flux", weights=files))
     assert got.weight_bytes is None
     assert got.component_bytes["vae"] == (7 if gone else pytest.approx(2 * VAES["flux"], rel=0.01))
 
 
 def test_further_networks_are_weighed_with_the_denoiser() -> None:
     """What has a configuration is a network; schedulers and tokenizers have none."""
-    configs = changed("flux", {"controlnet": WeightFiles(num_bytes=5)}, controlnet=["d", "C"])
-    configs = type(configs)(
+    configs = changed("flux", {"controlnet": ["d", "C"]}, {"controlnet": WeightFiles(num_bytes=5)})
+    configs = MemoryConfigs(
         files={**configs.files, "controlnet": {"_class_name": "C"}},
         weight_files=configs.weight_files,
     )

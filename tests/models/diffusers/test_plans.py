@@ -259,6 +259,13 @@ def test_axes_without_meaning_for_a_part_are_refused(stage: str, axis: str, reas
     assert str(made.diagnostics[0].help).startswith(reason)
 
 
+def test_a_degree_for_every_stage_passes_those_that_exclude_its_axis() -> None:
+    """Requests are spread over groups of ranks where that has a meaning."""
+    deploy = {"pipeline": "sd3_split", "data_parallel_size": 2, "dtype": "bfloat16"}
+    plan = planned(FIXTURES / "sd3", {}, deploy)
+    assert worlds(plan) == {"text_encoder": (2, 1), "denoiser": (2, 1), "vae": (1, 1)}
+
+
 def test_guidance_is_checked_at_the_denoiser_of_a_split() -> None:
     """FLUX.1 dev has distilled guidance."""
     made = attempt(

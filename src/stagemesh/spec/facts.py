@@ -51,6 +51,16 @@ class StageFacts:
     """Tokens of one forward of a denoiser at the model's own size of picture or clip."""
     text_length: int | None = None
     """Of those, tokens of the prompt that attention joins to the others; 0 when it does not."""
+    keeps_text_whole: bool | None = None
+    """Whether every rank of a cut sequence keeps the whole prompt, as joint attention can do."""
+    num_row_linears: int | None = None
+    """Linear layers of one forward whose output is a sum over ranks that share their input."""
+    output_size: int | None = None
+    """Numbers that a denoiser puts out for each token that is not text."""
+    output_pixels: int | None = None
+    """Pixels of one decoded picture or clip, all frames together."""
+    output_frames: int | None = None
+    """Frames of it; 1 for a picture."""
     num_parameters: int | None = None
     """Weights of the network, where they follow from its configuration; of all of its kind where a
     stage has several, such as the two denoisers of a clip."""

@@ -39,6 +39,12 @@ class Published:
     """Tokens of the prompt among them."""
     guidance: bool | None
     """Whether guidance costs a second pass."""
+    sums: int
+    """Exits of blocks into the stream."""
+    output: int = 64
+    """Numbers that leave for each token of the picture."""
+    size: tuple[int, int, int] = (1, 1024, 1024)
+    """Frames, height and width of its own picture or clip."""
     head_dim: int = 128
     """Width of a head."""
 
@@ -46,47 +52,48 @@ class Published:
 DENOISERS = {
     "qwen_image": Published(
         heads=24, layers=60, hidden=3072, inner=12288, weights=20_430_401_088,
-        sequence=4096 + 512, text=512, guidance=True,
+        sequence=4096 + 512, text=512, guidance=True, sums=120,
     ),
     "flux": Published(
         heads=24, layers=19 + 38, hidden=3072, inner=12288, weights=11_901_408_320,
-        sequence=4096 + 512, text=512, guidance=False,
+        sequence=4096 + 512, text=512, guidance=False, sums=2 * 19 + 38,
     ),
     "flux2": Published(
         heads=48, layers=8 + 48, hidden=6144, inner=18432, weights=32_223_281_152,
-        sequence=4096 + 512, text=512, guidance=False,
+        sequence=4096 + 512, text=512, guidance=False, sums=2 * 8 + 48, output=128,
     ),
     "wan2_1": Published(
         heads=12, layers=30, hidden=1536, inner=8960, weights=1_418_996_800,
-        sequence=21 * 30 * 52, text=0, guidance=True,
+        sequence=21 * 30 * 52, text=0, guidance=True, sums=3 * 30, size=(81, 480, 832),
     ),
     "wan2_2": Published(
         heads=40, layers=40, hidden=5120, inner=13824, weights=2 * 14_288_491_584,
-        sequence=21 * 30 * 52, text=0, guidance=True,
+        sequence=21 * 30 * 52, text=0, guidance=True, sums=3 * 40, size=(81, 480, 832),
     ),
     "z_image": Published(
         heads=30, layers=30, hidden=3840, inner=10240, weights=6_154_908_736,
-        sequence=4096 + 512, text=512, guidance=True,
+        sequence=4096 + 512, text=512, guidance=True, sums=2 * (30 + 2),
     ),
     "sd3": Published(
         heads=38, layers=38, hidden=2432, inner=9728, weights=8_056_627_520, head_dim=64,
-        sequence=4096 + 333, text=333, guidance=True,
+        sequence=4096 + 333, text=333, guidance=True, sums=2 * 38,
     ),
     "hunyuan_video": Published(
         heads=24, layers=20 + 40, hidden=3072, inner=12288, weights=12_821_012_544,
-        sequence=33 * 45 * 80 + 256, text=256, guidance=False,
+        sequence=33 * 45 * 80 + 256, text=256, guidance=False, sums=2 * 20 + 40,
+        size=(129, 720, 1280),
     ),
     "ltx": Published(
         heads=32, layers=28, hidden=2048, inner=8192, weights=1_923_385_472, head_dim=64,
-        sequence=21 * 16 * 22, text=0, guidance=True,
+        sequence=21 * 16 * 22, text=0, guidance=True, sums=3 * 28, output=128, size=(161, 512, 704),
     ),
     "pixart": Published(
         heads=16, layers=28, hidden=1152, inner=4608, weights=611_349_152, head_dim=72,
-        sequence=4096, text=0, guidance=True,
+        sequence=4096, text=0, guidance=True, sums=3 * 28, output=32,
     ),
     "cogvideox": Published(
         heads=48, layers=42, hidden=3072, inner=12288, weights=5_570_283_072, head_dim=64,
-        sequence=13 * 30 * 45 + 226, text=226, guidance=True,
+        sequence=13 * 30 * 45 + 226, text=226, guidance=True, sums=2 * 42, size=(49, 480, 720),
     ),
 }  # fmt: skip
 
@@ -131,6 +138,9 @@ def test_a_denoiser_says_its_published_numbers(name: str) -> None:
     assert (got.intermediate_size, got.head_dim) == (want.inner, want.head_dim)
     assert (got.sequence_length, got.text_length) == (want.sequence, want.text)
     assert (got.guidance, got.num_experts) == (want.guidance, 0)
+    assert (got.num_row_linears, got.output_size) == (want.sums, want.output)
+    frames, height, width = want.size
+    assert (got.output_frames, got.output_pixels) == (frames, frames * height * width)
     assert got.num_parameters == pytest.approx(want.weights, rel=PER_CENT / 100)
 
 
@@ -154,12 +164,22 @@ def test_vaes_are_counted_by_one_formula(name: str) -> None:
     got = facts_of(changed(name), "diffusers_split")["vae"]
     assert got.num_parameters == pytest.approx(VAES[name], rel=VAE_PER_CENT / 100)
     assert got.component_bytes == {"vae": 2 * (got.num_parameters or 0)}
+    frames, height, width = DENOISERS[name].size
+    assert (got.output_frames, got.output_pixels) == (frames, frames * height * width)
 
 
 def test_a_vae_without_a_formula_has_no_size() -> None:
     """Nothing is guessed."""
     got = facts_of(changed("ltx"), "diffusers_split")["vae"]
     assert (got.num_parameters, got.component_bytes) == (None, {})
+    assert got.output_pixels == 161 * 512 * 704
+
+
+def test_a_vae_of_an_unknown_class_says_nothing_of_size() -> None:
+    """How many pixels a cell of the latent stands for is not told."""
+    configs = changed("ltx", {"vae._class_name": "NewAutoencoder"})
+    assert facts_of(configs, "ltx_split")["vae"].output_pixels is None
+    assert dit(configs).sequence_length is None
 
 
 def test_the_largest_text_encoder_is_the_one_that_is_cut() -> None:

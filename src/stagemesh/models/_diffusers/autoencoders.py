@@ -15,12 +15,18 @@ from stagemesh.spec.pipeline import JsonObject
 class Autoencoder:
     """What the configuration of one VAE says."""
 
-    frames: int | None = None
+    frames: int = 1
     """Frames of a clip that become one of the latent, the first one apart; 1 for pictures."""
     pixels: int | None = None
-    """Pixels along each side that become one cell of the latent."""
+    """Pixels along each side that become one cell of the latent; `None` where nothing is known."""
     num_parameters: int | None = None
     """Weights of both halves; `None` where no formula is known."""
+
+    def latent(self, size: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Frames, rows and columns of the latent of a picture or clip."""
+        frames, height, width = size
+        side = self.pixels or 1
+        return (frames - 1) // self.frames + 1, height // side, width // side
 
 
 def autoencoder(config: JsonObject) -> Autoencoder:

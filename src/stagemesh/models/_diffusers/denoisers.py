@@ -89,8 +89,11 @@ class _Shape:
         """Width of the residual stream."""
         return self.count * self.width
 
-    def facts(self, *, layers: int, inner: int, weights: int) -> StageFacts:
-        """Facts of a network of dense blocks."""
+    def facts(self, *, layers: int, inner: int, weights: int, sums: int, output: int) -> StageFacts:
+        """Facts of a network of dense blocks with `sums` exits into the stream.
+
+        The two streams of a double block have one exit together: each token goes through one.
+        """
         return StageFacts(
             num_attention_heads=self.count,
             num_kv_heads=self.count,
@@ -100,6 +103,8 @@ class _Shape:
             intermediate_size=inner,
             head_dim=self.width,
             num_parameters=weights,
+            num_row_linears=sums,
+            output_size=output,
         )
 
 
@@ -144,15 +149,12 @@ def _qwen_image(config: JsonObject) -> Denoiser:
     shape, layers = _shape(config), number(config, "num_layers")
     d, f = shape.d, 4 * shape.d
     patch = _square_patch(config)
-    outside = d * (
-        number(config, "in_channels")
-        + number(config, "joint_attention_dim")
-        + _exit(config, patch)
-        + 2 * d  # modulation at the exit
-    )
+    entry = number(config, "in_channels") + number(config, "joint_attention_dim")
+    output = _exit(config, patch)
+    outside = d * (entry + output + 2 * d)  # the last is the modulation at the exit
     weights = layers * _double(d, f) + outside + _embedding(_TIME, d)
     return Denoiser(
-        facts=shape.facts(layers=layers, inner=f, weights=weights),
+        facts=shape.facts(layers=layers, inner=f, weights=weights, sums=2 * layers, output=output),
         patch=patch,
         joins_text=True,
         is_distilled=flag(config, "guidance_embeds"),
@@ -166,17 +168,19 @@ def _flux(config: JsonObject) -> Denoiser:
     d, f = shape.d, 4 * shape.d
     is_distilled = flag(config, "guidance_embeds")
     channels = number(config, "in_channels")
-    outside = d * (
-        channels
-        + number(config, "joint_attention_dim")
-        + number(config, "out_channels", channels)
-        + 2 * d
-    )
+    output = number(config, "out_channels", channels)
+    outside = d * (channels + number(config, "joint_attention_dim") + output + 2 * d)
     embeddings = (1 + is_distilled) * _embedding(_TIME, d)
     embeddings += _embedding(number(config, "pooled_projection_dim"), d)
     weights = layers * _double(d, f) + singles * _single(d, f) + outside + embeddings
     return Denoiser(
-        facts=shape.facts(layers=layers + singles, inner=f, weights=weights),
+        facts=shape.facts(
+            layers=layers + singles,
+            inner=f,
+            weights=weights,
+            sums=2 * layers + singles,
+            output=output,
+        ),
         patch=(1, 2, 2),
         joins_text=True,
         is_distilled=is_distilled,
@@ -193,12 +197,8 @@ def _flux2(config: JsonObject) -> Denoiser:
     d, f = shape.d, int(shape.d * ratio(config, "mlp_ratio", 3.0))
     is_distilled = flag(config, "guidance_embeds")
     channels = number(config, "in_channels")
-    outside = d * (
-        channels
-        + number(config, "joint_attention_dim")
-        + number(config, "out_channels", channels)
-        + (2 + 15) * d
-    )
+    output = number(config, "out_channels", channels)
+    outside = d * (channels + number(config, "joint_attention_dim") + output + (2 + 15) * d)
     embedding = _embedding(number(config, "timestep_guidance_channels", _TIME), d)
     weights = (
         layers * (8 * d * d + 6 * d * f)
@@ -207,7 +207,13 @@ def _flux2(config: JsonObject) -> Denoiser:
         + (1 + is_distilled) * embedding
     )
     return Denoiser(
-        facts=shape.facts(layers=layers + singles, inner=f, weights=weights),
+        facts=shape.facts(
+            layers=layers + singles,
+            inner=f,
+            weights=weights,
+            sums=2 * layers + singles,
+            output=output,
+        ),
         patch=(1, 2, 2),
         joins_text=True,
         is_distilled=is_distilled,
@@ -223,17 +229,18 @@ def _wan(config: JsonObject) -> Denoiser:
         message = f"`patch_size` must have `3` numbers, got `{len(patch)}`"
         raise TypeError(message)
     frames, rows, columns = patch
+    output = _exit(config, (frames, rows, columns))
     picture = number(config, "added_kv_proj_dim", 0, least=0)
     outside = (
         d * number(config, "in_channels") * frames * rows * columns
-        + d * _exit(config, (frames, rows, columns))
+        + d * output
         + _embedding(number(config, "text_dim", 4096), d)
         + _embedding(number(config, "freq_dim", _TIME), d)
         + 6 * d * d
     )
     weights = layers * (_crossing(d, f) + 2 * d * picture) + outside
     return Denoiser(
-        facts=shape.facts(layers=layers, inner=f, weights=weights),
+        facts=shape.facts(layers=layers, inner=f, weights=weights, sums=3 * layers, output=output),
         patch=(frames, rows, columns),
     )
 
@@ -256,7 +263,9 @@ def _z_image(config: JsonObject) -> Denoiser:
         + refiners * (2 * block + modulation)
         + d * (2 * cell + number(config, "cap_feat_dim") + narrow)
     )
-    facts = _Shape(count=count, width=d // count).facts(layers=layers, inner=f, weights=weights)
+    facts = _Shape(count=count, width=d // count).facts(
+        layers=layers, inner=f, weights=weights, sums=2 * (layers + refiners), output=cell
+    )
     return Denoiser(
         facts=replace(facts, num_kv_heads=groups, hidden_size=d),
         patch=(frames, side, side),
@@ -274,17 +283,20 @@ def _sd3(config: JsonObject) -> Denoiser:
     patch = _square_patch(config)
     frames, rows, columns = patch
     twice = length(config, "dual_attention_layers")
-    outside = d * (
-        number(config, "in_channels") * frames * rows * columns
-        + number(config, "joint_attention_dim")
-        + _exit(config, patch)
-        + 2 * d
-    )
+    output = _exit(config, patch)
+    entry = number(config, "in_channels") * frames * rows * columns
+    outside = d * (entry + number(config, "joint_attention_dim") + output + 2 * d)
     embeddings = _embedding(_TIME, d) + _embedding(number(config, "pooled_projection_dim"), d)
     weights = layers * _double(d, f) - (5 * d * d + 2 * d * f) + twice * 7 * d * d
     side = number(config, "sample_size", 128)
     return Denoiser(
-        facts=shape.facts(layers=layers, inner=f, weights=weights + outside + embeddings),
+        facts=shape.facts(
+            layers=layers,
+            inner=f,
+            weights=weights + outside + embeddings,
+            sums=2 * layers + twice,
+            output=output,
+        ),
         patch=patch,
         joins_text=True,
         own_size=(1, side, side),
@@ -300,11 +312,12 @@ def _hunyuan_video(config: JsonObject) -> Denoiser:
     patch = _square_patch(config)
     frames, rows, columns = patch
     text = number(config, "text_embed_dim")
+    output = _exit(config, patch)
     outside = d * (
         number(config, "in_channels") * frames * rows * columns
         + 2 * text
         + d  # the prompt, token by token and pooled
-        + _exit(config, patch)
+        + output
         + 2 * d
     )
     refiners = number(config, "num_refiner_layers", 2, least=0) * (6 * d * d + 2 * d * f)
@@ -312,7 +325,13 @@ def _hunyuan_video(config: JsonObject) -> Denoiser:
     embeddings += _embedding(number(config, "pooled_projection_dim"), d)
     weights = layers * _double(d, f) + singles * _single(d, f) + refiners + outside + embeddings
     return Denoiser(
-        facts=shape.facts(layers=layers + singles, inner=f, weights=weights),
+        facts=shape.facts(
+            layers=layers + singles,
+            inner=f,
+            weights=weights,
+            sums=2 * layers + singles,
+            output=output,
+        ),
         patch=patch,
         joins_text=True,
         is_distilled=is_distilled,
@@ -325,16 +344,18 @@ def _crossing_stack(config: JsonObject) -> Denoiser:
     d, f = shape.d, 4 * shape.d
     patch = _square_patch(config)
     frames, rows, columns = patch
+    output = _exit(config, patch)
     outside = (
         d * number(config, "in_channels") * frames * rows * columns
-        + d * _exit(config, patch)
+        + d * output
         + _embedding(number(config, "caption_channels"), d)
         + _embedding(_TIME, d)
         + 6 * d * d
     )
+    weights = layers * _crossing(d, f) + outside
     side = config.get("sample_size")
     return Denoiser(
-        facts=shape.facts(layers=layers, inner=f, weights=layers * _crossing(d, f) + outside),
+        facts=shape.facts(layers=layers, inner=f, weights=weights, sums=3 * layers, output=output),
         patch=patch,
         own_size=None if side is None else (1, *2 * (number(config, "sample_size"),)),
     )
@@ -346,15 +367,12 @@ def _cogvideox(config: JsonObject) -> Denoiser:
     d, f, time = shape.d, 4 * shape.d, number(config, "time_embed_dim", 512)
     patch = _square_patch(config)
     frames, rows, columns = patch
-    outside = d * (
-        number(config, "in_channels") * frames * rows * columns
-        + number(config, "text_embed_dim", 4096)
-        + _exit(config, patch)
-        + 3 * time
-    )
+    output = _exit(config, patch)
+    entry = number(config, "in_channels") * frames * rows * columns
+    outside = d * (entry + number(config, "text_embed_dim", 4096) + output + 3 * time)
     weights = layers * (4 * d * d + 2 * d * f + 12 * d * time) + outside
     return Denoiser(
-        facts=shape.facts(layers=layers, inner=f, weights=weights),
+        facts=shape.facts(layers=layers, inner=f, weights=weights, sums=2 * layers, output=output),
         patch=patch,
         joins_text=True,
         own_size=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -34,11 +35,7 @@ def split(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     return {
         "text_encoder": _encoding(configs, parts),
         "denoiser": _denoising(configs, parts, denoising),
-        "vae": _weighed(
-            StageFacts(num_experts=0, num_parameters=_total(decoders.values()), guidance=False),
-            configs,
-            decoders,
-        ),
+        "vae": _weighed(_decoding(configs, parts, decoders), configs, decoders),
     }
 
 
@@ -82,18 +79,39 @@ def _encoding(configs: CheckpointConfigs, parts: Parts) -> StageFacts:
     return _weighed(facts, configs, encoders)
 
 
+def _decoding(
+    configs: CheckpointConfigs, parts: Parts, decoders: Mapping[str, StageFacts]
+) -> StageFacts:
+    """Facts of what decodes: how large, and what a picture or a clip of it has."""
+    size = _pixels(parts, _class(configs.root))
+    return StageFacts(
+        num_experts=0,
+        num_parameters=_total(decoders.values()),
+        guidance=False,
+        output_pixels=None if size is None else math.prod(size),
+        output_frames=None if size is None else size[0],
+    )
+
+
+def _class(root: JsonObject) -> PipelineClass | None:
+    return CLASSES.get(str(root.get(CLASS_KEY)))
+
+
 def _denoising(
     configs: CheckpointConfigs, parts: Parts, components: Mapping[str, StageFacts]
 ) -> StageFacts:
     root = configs.root
     denoisers = tuple(parts.denoisers.values())
-    known = CLASSES.get(str(root.get(CLASS_KEY)))
-    sequence, text = _lengths(denoisers[0], next(iter(parts.decoders.values()), None), known)
+    known = _class(root)
+    sequence, text = _lengths(parts, known)
+    size = _pixels(parts, known)
     facts = replace(
         denoisers[0].facts,
         num_parameters=_total(each.facts for each in denoisers),
         sequence_length=sequence,
         text_length=text,
+        output_pixels=None if size is None else math.prod(size),
+        output_frames=None if size is None else size[0],
         guidance=_guidance(root, denoisers, known),
     )
     return _weighed(facts, configs, components)
@@ -108,16 +126,18 @@ def _guidance(
     return None if known is None else known.guided
 
 
-def _lengths(
-    network: Denoiser, vae: Autoencoder | None, known: PipelineClass | None
-) -> tuple[int | None, int | None]:
+def _lengths(parts: Parts, known: PipelineClass | None) -> tuple[int | None, int | None]:
     """Tokens of one forward at the model's own size, and those of the prompt among them."""
+    network, vae = _first(parts)
     text: int | None = 0
     if network.joins_text:
         text = network.own_text_length or (None if known is None else known.text_length)
-    latent = _latent(network, vae, known)
-    if network.patch is None or latent is None or text is None:
-        return None, text if network.patch is not None else None
+    size = _pixels(parts, known)
+    if network.patch is None:
+        return None, None
+    if size is None or vae is None or text is None:
+        return None, text
+    latent = vae.latent(size)
     frames, rows, columns = (
         -(-cells // cut) for cells, cut in zip(latent, network.patch, strict=True)
     )
@@ -125,16 +145,17 @@ def _lengths(
     return frames * rows * columns * (1 + pictures) + text, text
 
 
-def _latent(
-    network: Denoiser, vae: Autoencoder | None, known: PipelineClass | None
-) -> tuple[int, int, int] | None:
-    """Frames, rows and columns of the latent at the model's own size."""
-    if vae is None or vae.frames is None or vae.pixels is None:
+def _pixels(parts: Parts, known: PipelineClass | None) -> tuple[int, int, int] | None:
+    """Frames, height and width of a picture or clip of the model's own size."""
+    network, vae = _first(parts)
+    if vae is None or vae.pixels is None:
         return None
     if network.own_size is not None:
         frames, rows, columns = network.own_size
-        return (frames - 1) // vae.frames + 1, rows, columns
-    if known is None or known.size is None:
-        return None
-    frames, height, width = known.size
-    return (frames - 1) // vae.frames + 1, height // vae.pixels, width // vae.pixels
+        return frames, rows * vae.pixels, columns * vae.pixels
+    return None if known is None else known.size
+
+
+def _first(parts: Parts) -> tuple[Denoiser, Autoencoder | None]:
+    """The denoiser and the VAE that say how large things are."""
+    return next(iter(parts.denoisers.values())), next(iter(parts.decoders.values()), None)

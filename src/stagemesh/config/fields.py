@@ -13,7 +13,7 @@ from stagemesh.config.kind_fields import KIND_FIELDS, PIPELINE_WIDE
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import STAGE_KEY, Size, StageEntry
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import ExecutionType, StagePipelineConfig
 from stagemesh.spec.registry import PluginError
 from stagemesh.spec.unset import UNSET
 
@@ -44,6 +44,11 @@ class StageField:
     def fits(self) -> frozenset[ExecutionType]:
         """Kinds of stage that a value for every stage reaches."""
         return self.kinds if self.axis is None else self.axis.fits
+
+    def reaches(self, stage: StagePipelineConfig) -> bool:
+        """Whether a value for every stage is one for this stage."""
+        is_excluded = self.axis is not None and self.axis.name in stage.excludes
+        return stage.execution_type in self.fits and not is_excluded
 
     def check(self, value: object, place: Place, run: Run) -> object:
         """Build the typed value; `UNSET` when no annotation takes it.

@@ -8,18 +8,18 @@ at. Names of folders and parts of names mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from stagemesh.config.catalog import Catalog, Model
-from stagemesh.config.checkpoint import ConfigFile
+from stagemesh.config.checkpoint import INDEX_FILE, ConfigFile
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
-from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
 from stagemesh.spec.origin import Origin
-from stagemesh.spec.pipeline import PipelineConfig
+from stagemesh.spec.pipeline import ANY_CLASS, PipelineConfig
 
 _MODEL_TYPE: Final = "model_type"
 _ARCHITECTURES: Final = "architectures"
@@ -47,8 +47,7 @@ def model_of(file: ConfigFile, catalog: Catalog, run: Run) -> Model | None:
     """Return the one model that answers to the checkpoint's own configuration."""
     values = _values(file)
     refused: list[_Refusal] = []
-    for key, given in values.items():
-        candidates = [model for model in catalog.models if _answers(model, key, given, catalog)]
+    for key, candidates in _rounds(file, values, catalog):
         accepted: list[Model] = []
         for model in candidates:
             verdict = _ask(model.pipeline, file, run)
@@ -59,6 +58,8 @@ def model_of(file: ConfigFile, catalog: Catalog, run: Run) -> Model | None:
             else:
                 refused.append(_Refusal(model=model, key=key))
         if len(accepted) == 1:
+            if key != _CLASS_NAME:
+                _tell_contradiction(accepted[0], file, values, catalog, run)
             return accepted[0]
         if accepted:
             _tell_several(accepted, file, values, run)
@@ -84,12 +85,26 @@ def _values(file: ConfigFile) -> Mapping[str, Sequence[object]]:
     """Return what the file says under each key; several values where it lists them."""
     found: dict[str, Sequence[object]] = {}
     for key in (_MODEL_TYPE, _ARCHITECTURES, _CLASS_NAME):
-        value = file.config.get(key)
+        value = (file.index if key == _CLASS_NAME and file.index else file.config).get(key)
         if key == _ARCHITECTURES:
             found[key] = value if isinstance(value, list) else []
         else:
             found[key] = [] if value is None else [value]
     return found
+
+
+def _rounds(
+    file: ConfigFile, values: Mapping[str, Sequence[object]], catalog: Catalog
+) -> Iterator[tuple[str, list[Model]]]:
+    """Return who answers to each key, one after the other; last those that take any class."""
+    for key, given in values.items():
+        yield key, [model for model in catalog.models if _answers(model, key, given, catalog)]
+    if isinstance(file.index.get(_CLASS_NAME), str):
+        any_class = [ANY_CLASS]
+        yield (
+            _CLASS_NAME,
+            [model for model in catalog.models if _answers(model, _CLASS_NAME, any_class, catalog)],
+        )
 
 
 def _answers(model: Model, key: str, given: Sequence[object], catalog: Catalog) -> bool:
@@ -121,7 +136,7 @@ def _ask(pipeline: PipelineConfig, file: ConfigFile, run: Run) -> bool | None:
     if pipeline.hf_config_predicate is None:
         return True
     try:
-        return bool(pipeline.hf_config_predicate(file.config))
+        return bool(pipeline.hf_config_predicate(file.root_of(pipeline)))
     except Exception as error:  # noqa: BLE001  a model is a plug-in: whatever it raises is told
         message = f"`{pipeline.model_type}` cannot tell whether `{_name(file)}` is one of its own"
         reason = f"its predicate failed with `{type(error).__name__}: {error}`"
@@ -138,6 +153,33 @@ def _tell_twins(found: Sequence[Model], origin: Origin, run: Run) -> None:
     packages = ", ".join(f"`{model.package}`" for model in found)
     message = f"{len(found)} installed models are called {quoted(name)}"
     run.tell("MD009", message, origin, f"they are in {packages}; uninstall all but one of them")
+
+
+def _tell_contradiction(
+    chosen: Model,
+    file: ConfigFile,
+    values: Mapping[str, Sequence[object]],
+    catalog: Catalog,
+    run: Run,
+) -> None:
+    """Warn where the second file at the root of the checkpoint names another model."""
+    given = values[_CLASS_NAME] if file.index else ()
+    others = [
+        model.pipeline.model_type
+        for model in catalog.models
+        if _answers(model, _CLASS_NAME, given, catalog)
+    ]
+    name = chosen.pipeline.model_type
+    if others and name not in others:
+        run.findings.append(
+            Diagnostic(
+                code="MD036",
+                message=f"`{_name(file)}` names `{name}`, `{INDEX_FILE}` names {_shown(others)}",
+                severity=Severity.WARNING,
+                origin=file.origin,
+                help=f"`{name}` is taken; another is chosen with `pipeline:` in a deploy file",
+            )
+        )
 
 
 def _tell_several(

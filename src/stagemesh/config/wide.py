@@ -23,7 +23,7 @@ def spread(
         return
     if stages.pipeline is None:
         return
-    taking = [stage for stage in stages.pipeline.stages if stage.execution_type in field.fits]
+    taking = [stage for stage in stages.pipeline.stages if field.reaches(stage)]
     if not taking:
         kinds = ", ".join(sorted(f"`{kind.value}`" for kind in field.fits))
         message = f"no stage of `{stages.pipeline.model_type}` has a `{field.name}`"

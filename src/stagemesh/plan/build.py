@@ -47,6 +47,8 @@ class PlanRequest:
     """What the checkpoint says about each stage, by name."""
     devices: Devices
     """The devices that may be used."""
+    skipped: tuple[str, ...] = ()
+    """What reading the checkpoint could not find out."""
     placed: Mapping[int, tuple[DeviceIds, ...]] | None = None
     """Where the replicas of every stage lie, by id; decided here when it is not given."""
     num_frontends: int = 1
@@ -65,7 +67,7 @@ class PlanResult:
 
 def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
-    report = Report()
+    report = Report(request.skipped)
     context = _context(request, Catalog.installed() if catalog is None else catalog, report)
     ruled = every_rule(context)
     report.add(*ruled.diagnostics)

@@ -21,8 +21,7 @@ MAX_RANKS: Final = 2**12
 def check_stack(stack: Stack, report: Report) -> bool:
     """Report what is wrong with a stage's axes; return whether its ranks can be counted at all."""
     misfits = list(_misfits(stack))
-    kind = stack.stage.execution_type
-    stack = replace(stack, axes=tuple(item for item in stack.axes if kind in item.axis.fits))
+    stack = replace(stack, axes=tuple(item for item in stack.axes if _fits(stack, item)))
     contradictions = [*_unsettled(stack), *_excluded_pairs(stack), *_too_many_ranks(stack)]
     report.add(*misfits, *contradictions)
     if contradictions:
@@ -48,10 +47,22 @@ def check_stack(stack: Stack, report: Report) -> bool:
     return not misfits
 
 
+def _fits(stack: Stack, item: StackedAxis) -> bool:
+    stage = stack.stage
+    return stage.execution_type in item.axis.fits and item.axis.name not in stage.excludes
+
+
 def _misfits(stack: Stack) -> Iterator[Diagnostic]:
     kind = stack.stage.execution_type
     for item in stack.axes:
-        if kind not in item.axis.fits:
+        if item.axis.name in stack.stage.excludes:
+            yield Diagnostic(
+                code="AX020",
+                message=f"`{item.axis.name}` does not fit the stage `{stack.stage.model_stage}`",
+                origin=item.settings.origin,
+                help=stack.stage.excludes[item.axis.name],
+            )
+        elif kind not in item.axis.fits:
             fitting = ", ".join(sorted(f"`{fit.value}`" for fit in item.axis.fits))
             yield Diagnostic(
                 code="AX020",

@@ -48,6 +48,7 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
         settings=loaded.settings,
         checkpoint=_checkpoint_plan(loaded.checkpoint),
         facts=loaded.checkpoint.facts,
+        skipped=loaded.checkpoint.skipped,
         devices=devices,
         num_frontends=launch_options(loaded.settings.launch).api_server_count,
     )

@@ -109,6 +109,7 @@ def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagn
         settings=loaded.settings,
         checkpoint=plan.checkpoint,
         facts=checkpoint.facts,
+        skipped=checkpoint.skipped,
         devices=Devices(
             kind=plan.devices.kind,
             count=plan.devices.count,

@@ -101,7 +101,8 @@ class Stack:
     @property
     def mesh(self) -> Mesh:
         """Axes that bring the ranks of one replica."""
-        return mesh_of((item.axis for item in self.axes), self.sizes)
+        axes = (item.axis for item in self.axes)
+        return mesh_of(axes, self.sizes, self.stage.rank_axis)
 
     @property
     def world(self) -> int:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
 from stagemesh.spec.duplex import DuplexModel
-from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.facts import StageFacts, WeightFiles
 from stagemesh.spec.model import ModelCheck, no_model_findings
 
 JsonObject: TypeAlias = Mapping[str, object]
@@ -24,12 +24,22 @@ class CheckpointConfigs(Protocol):
         ...
 
     def component(self, folder: str) -> JsonObject:
-        """Return the configuration file in a folder of the checkpoint; empty when it has none."""
+        """Return the configuration file in a folder of the checkpoint; empty when it has none.
+
+        Raises `DiagnosticError` when there is one that cannot be read.
+        """
+        ...
+
+    def weights(self, folder: str) -> WeightFiles | None:
+        """Return what the weight files in a folder amount to; `None` when it has none."""
         ...
 
 
 FactsReader: TypeAlias = Callable[[CheckpointConfigs], Mapping[str, StageFacts]]
-"""Reads a checkpoint's files into facts per stage name; what is missing stays `None`."""
+"""Reads a checkpoint's files into facts per stage name; what is missing stays `None`.
+
+It raises `DiagnosticError` where the files contradict what the pipeline needs.
+"""
 
 ConfigPredicate: TypeAlias = Callable[[JsonObject], bool]
 """Whether a checkpoint's own configuration is one of this pipeline."""
@@ -37,6 +47,9 @@ ConfigPredicate: TypeAlias = Callable[[JsonObject], bool]
 
 OUTPUT_TYPES: Final = ("text", "image", "audio", "latent", "token_ids")
 """What an engine can put out."""
+
+ANY_CLASS: Final = "*"
+"""Stands in `diffusers_class_names` for every class that no other pipeline names."""
 
 
 class ExecutionType(Enum):
@@ -79,7 +92,8 @@ class StagePipelineConfig:
     model_subdir: str = "."
     """Folder of its weights inside the checkpoint."""
     weight_folders: tuple[str, ...] = ()
-    """Folders whose weight files make up its weights; `model_subdir` when it is empty."""
+    """Folders whose weight files make up its weights, as far as a checkpoint has them;
+    `model_subdir` when it is empty."""
     model_arch: str | None = None
     """Architecture of its network; the pipeline's when it is not given."""
     hf_config_name: str | None = None
@@ -92,6 +106,10 @@ class StagePipelineConfig:
     """Platforms, such as `npu`, on which model runner `v2` runs this stage and else no other."""
     is_guided: bool | None = None
     """Whether it takes classifier-free guidance, where the checkpoint does not say."""
+    excludes: Mapping[str, str] = field(default_factory=dict)
+    """Axes that it cannot have although they fit its kind, each with the reason."""
+    rank_axis: str | None = None
+    """Axis that brings its ranks where no other does; on other stages it only reuses them."""
     loader: str | None = None
     """Reference of the network's loader; `None` where the engine knows how to load it."""
     options: type = NoOptions
@@ -138,7 +156,7 @@ class PipelineConfig:
     hf_config_predicate: ConfigPredicate | None = None
     """Chooses between pipelines whose `model_type` or architectures are the same."""
     diffusers_class_names: tuple[str, ...] = ()
-    """Names of `_class_name` in `model_index.json` that it answers to."""
+    """Names of `_class_name` in `model_index.json` that it answers to; it then reads that file."""
     variant_of: str | None = None
     """Pipeline of which it is another cut. With a predicate it answers to the same checkpoints as
     that one; without, it is chosen by `pipeline:` in a deploy file alone."""

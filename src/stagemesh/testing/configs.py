@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stagemesh.spec.facts import WeightFiles
 from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
 
 
@@ -14,6 +15,8 @@ class MemoryConfigs(CheckpointConfigs):
 
     files: Mapping[str, JsonObject] = field(default_factory=dict)
     """Content by folder; `.` is the root."""
+    weight_files: Mapping[str, WeightFiles] = field(default_factory=dict)
+    """What the weight files amount to, by folder."""
 
     @property
     def root(self) -> JsonObject:
@@ -23,3 +26,7 @@ class MemoryConfigs(CheckpointConfigs):
     def component(self, folder: str) -> JsonObject:
         """Return the content of a folder; empty when it was not given."""
         return self.files.get(folder, {})
+
+    def weights(self, folder: str) -> WeightFiles | None:
+        """Return what was given for a folder."""
+        return self.weight_files.get(folder)

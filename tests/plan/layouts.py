@@ -14,6 +14,7 @@ from stagemesh.config.fields import stage_fields
 from stagemesh.config.overrides import read_overrides
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Run
+from stagemesh.config.scope import Scope
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import read_strategy
 from stagemesh.plan.alone import one_stage, plan_alone
@@ -167,7 +168,8 @@ def attempt(
         patches += read_strategy(document, stages, _CATALOG.axes, run)
     if said is not None:
         document = _document({"stage": said}, Layer.STAGE, run.findings)
-        patches += read_overrides(document, stages, _FIELDS, run)
+        scope = Scope(stages=stages, fields=_FIELDS, catalog=_CATALOG)
+        patches += read_overrides(document, scope, run)
     facts = {"stage": FACTS}
     return plan_alone(pipeline, patches, run, catalog=_CATALOG, fields=_FIELDS, facts=facts)
 

@@ -15,6 +15,7 @@ from stagemesh.config.document import Source, read_mapping
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.overrides import read_overrides
 from stagemesh.config.place import Run
+from stagemesh.config.scope import Scope
 from stagemesh.config.stages import Stages
 from stagemesh.errors import AxisTranslationError
 from stagemesh.plan.alone import one_stage, plan_alone
@@ -92,7 +93,8 @@ class DiffusionParallelConfig:
         document = read_mapping({_STAGE: self.stage_fields()}, source, run.findings)
         assert document is not None
         fields = stage_fields(catalog)
-        patches = read_overrides(document, Stages(pipeline=pipeline), fields, run)
+        scope = Scope(stages=Stages(pipeline=pipeline), fields=fields, catalog=catalog)
+        patches = read_overrides(document, scope, run)
         result = plan_alone(pipeline, patches, run, catalog=catalog, fields=fields)
         if result.plan is None:
             raise AxisTranslationError(result.diagnostics)

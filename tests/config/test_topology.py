@@ -198,11 +198,6 @@ def test_a_graph_without_an_entry_says_what_an_entry_is() -> None:
             "did you mean `max_num_seqs`?",
         ),
         (
-            lone(stage_cli_aliases={"max_num_seqs": ("a", "max_num_seqs")}),
-            "MD023: alias `max_num_seqs` of `speech` hides a stage field",
-            "give it a name",
-        ),
-        (
             lone(model_type="speech_short", variant_of="spech"),
             "MD024: `speech_short` is a variant of `spech`, which is no whole pipeline",
             "did you mean `speech`?",

@@ -182,13 +182,10 @@ def _wrong_stage(model: str, stage: StagePipelineConfig) -> Iterator[_Finding]:
 
 
 def _wrong_aliases(pipeline: PipelineConfig, fields: Collection[str]) -> Iterator[_Finding]:
-    """Aliases that mean no field of no stage, or hide a field."""
+    """Aliases that mean no field of no stage; one may stand for a field of another meaning."""
     model = pipeline.model_type
     for alias, (stage, field) in pipeline.stage_cli_aliases.items():
-        if alias in fields:
-            help_text = "give it a name that no stage field has"
-            yield "MD023", f"alias {quoted(alias)} of `{model}` hides a stage field", help_text
-        elif pipeline.stage(stage) is None:
+        if pipeline.stage(stage) is None:
             names = [each.model_stage for each in pipeline.stages]
             message = f"alias {quoted(alias)} of `{model}` means no stage {quoted(stage)}"
             yield "MD023", message, did_you_mean(stage, names)

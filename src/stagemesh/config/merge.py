@@ -64,9 +64,11 @@ class MergedPlace:
 def merge(patches: Iterable[Patch], findings: Findings) -> Mapping[int | None, Branch]:
     """Merge patches into one tree for the pipeline (`None`) and one for each stage named."""
     roots: dict[int | None, Branch] = {}
+    clashes: dict[Origin, Diagnostic] = {}
     for patch in sorted(patches, key=lambda patch: patch.origin.layer):
         root = roots.setdefault(patch.stage_id, Branch(patch.origin))
-        _apply(root, patch, findings)
+        _apply(root, patch, clashes)
+    findings.extend(clashes.values())
     return roots
 
 
@@ -89,14 +91,14 @@ def sourced(node: Node) -> Sourced[object]:
     )
 
 
-def _apply(root: Branch, patch: Patch, findings: Findings) -> None:
+def _apply(root: Branch, patch: Patch, clashes: dict[Origin, Diagnostic]) -> None:
     branch = root
     for depth, part in enumerate(patch.path[:-1], start=1):
         child = branch.children.get(part)
         if child is None:
             child = branch.children[part] = Branch(patch.origin)
         if not isinstance(child, Branch):
-            _clash(patch, patch.path[:depth], child, findings)
+            _clash(patch, patch.path[:depth], child, clashes)
             return
         branch = child
     last = patch.path[-1]
@@ -106,13 +108,13 @@ def _apply(root: Branch, patch: Patch, findings: Findings) -> None:
             branch.cleared[last] = _replacing(patch, branch.children.pop(last))
     elif isinstance(patch.value, Mapping):
         if isinstance(current, Sourced):
-            _clash(patch, patch.path, current, findings)
+            _clash(patch, patch.path, current, clashes)
         elif current is None:
             branch.children[last] = Branch(patch.origin)
         else:
             current.origin = patch.origin
     elif isinstance(current, Branch) and patch.value is not UNSET:
-        _clash(patch, patch.path, current, findings)
+        _clash(patch, patch.path, current, clashes)
     else:
         below = branch.cleared.pop(last, None) if current is None else current
         branch.children[last] = _replacing(patch, below)
@@ -127,20 +129,17 @@ def _replacing(patch: Patch, current: Node | None) -> Sourced[object]:
     return Sourced(value=patch.value, origin=patch.origin, superseded=below)
 
 
-def _clash(patch: Patch, path: Path, current: Node, findings: Findings) -> None:
+def _clash(patch: Patch, path: Path, current: Node, clashes: dict[Origin, Diagnostic]) -> None:
+    """Tell that a mapping meets a single value; once, however many members the mapping has."""
     if isinstance(current, Sourced) and current.value is UNSET:
         return  # told when it was read
     kinds = ("a mapping", "a single value")
     here, there = kinds if isinstance(current, Sourced) else kinds[::-1]
-    note = Note(message=f"{there} here", origin=current.origin)
-    if any(found.notes == (note,) for found in findings):
-        return  # the other members of the same mapping
-    findings.append(
-        Diagnostic(
-            code="CF014",
-            message=f"`{path_text(path)}` is {here} and {there} in two places",
-            origin=patch.origin,
-            notes=(note,),
-            help="mappings merge by key; write `null` in between to clear the lower one",
-        )
+    told = Diagnostic(
+        code="CF014",
+        message=f"`{path_text(path)}` is {here} and {there} in two places",
+        origin=patch.origin,
+        notes=(Note(message=f"{there} here", origin=current.origin),),
+        help="mappings merge by key; write `null` in between to clear the lower one",
     )
+    clashes.setdefault(current.origin, told)

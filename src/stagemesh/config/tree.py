@@ -96,7 +96,8 @@ def tree_from_value(value: object, limit: int = MAX_VALUES) -> Tree:
 def quoted(value: object, limit: int = 40) -> str:
     """Show a scalar in backticks as YAML would write it, on one line and at most `limit` long."""
     text = str(value) if isinstance(value, str) else _CONSTANTS.get(str(value), str(value))
-    text = "".join(char if char.isprintable() and char != "`" else "?" for char in text)
+    kept = text[: limit + 1]
+    text = "".join(char if char.isprintable() and char != "`" else "?" for char in kept)
     return f"`{text if len(text) <= limit else text[: limit - 1] + '…'}`"
 
 
@@ -157,6 +158,7 @@ class _YamlBuilder(_Builder):
         self.positions: dict[Path, Position] = {}
         self.key_positions: dict[Path, Position] = {}
         self._open: set[int] = set()
+        self._scalars: dict[int, object] = {}
 
     def build(self, node: yaml.Node, path: Path) -> object:
         position = self.positions[path] = _position(node)
@@ -240,7 +242,11 @@ class _YamlBuilder(_Builder):
                 self._open.discard(id(source))
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
-        return self.scalar(self._typed(node, path), path, _position(node))
+        """Return the value of a node, which aliases may name thousands of times."""
+        if id(node) not in self._scalars:
+            typed = self._typed(node, path)
+            self._scalars[id(node)] = self.scalar(typed, path, _position(node))
+        return self._scalars[id(node)]
 
     def _typed(self, node: yaml.ScalarNode, path: Path) -> object:
         kind = node.tag.removeprefix(_PREFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -52,11 +53,17 @@ def _frame(origin: Origin, texts: dict[str, list[str]]) -> Iterator[str]:
     lines = texts.get(origin.source, [])
     if origin.line is None or not 1 <= origin.line <= len(lines):
         return
-    number, line = str(origin.line), printable(masked(lines[origin.line - 1]))
+    number, line = str(origin.line), _presentable(lines[origin.line - 1])
     column = 1 if origin.column is None else origin.column
     start = max(0, min(column - _WIDTH // 2, len(line) - _WIDTH))
     yield f"   {number} | {line[start : start + _WIDTH]}".rstrip()
     yield f"   {' ' * len(number)} | {' ' * (column - 1 - start)}^"
+
+
+@functools.lru_cache(maxsize=32)
+def _presentable(line: str) -> str:
+    """Return a line of the user's; many findings may stand on one long line."""
+    return printable(masked(line))
 
 
 def printable(text: str) -> str:

@@ -99,7 +99,7 @@ def plan_edges(
     planned = []
     carried: dict[str | None, list[StagePipelineConfig]] = {}
     for edge in edges:
-        chosen = settings.connectors[named[edge].name] if edge in named else None
+        chosen = settings.connectors[named[edge][0].name] if edge in named else None
         name, options = (
             (default.name, default.options())
             if chosen is None
@@ -145,14 +145,15 @@ def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
 
 def _named_connectors(
     edges: list[Edge], settings: Settings, report: Report
-) -> Mapping[Edge, _Named]:
-    found: dict[Edge, _Named] = {}
+) -> Mapping[Edge, list[_Named]]:
+    """Return all names of each edge that are declared; those after the first agree with it."""
+    found: dict[Edge, list[_Named]] = {}
     for listed in settings.edges:
         if listed.connector is None:
             continue
         place = _Named(name=listed.connector, origin=listed.origin)
         if place.name in settings.connectors:
-            found[listed.source, listed.target] = place
+            found[listed.source, listed.target] = [place]
         else:
             report.add(_undeclared(place, settings.connectors))
     for stage in settings.stages:
@@ -167,8 +168,9 @@ def _named_connectors(
                 elif name not in settings.connectors:
                     report.add(_undeclared(place, settings.connectors))
                 else:
-                    edge = possible[key]
-                    _agree(edge, found.setdefault(edge, place), place, settings.connectors, report)
+                    names = found.setdefault(possible[key], [])
+                    names.append(place)
+                    _agree(possible[key], names[0], place, settings.connectors, report)
     return found
 
 
@@ -219,8 +221,8 @@ def _agree(
         )
 
 
-def _report_unused(named: Mapping[Edge, _Named], settings: Settings, report: Report) -> None:
-    used = {place.name for place in named.values()}
+def _report_unused(named: Mapping[Edge, list[_Named]], settings: Settings, report: Report) -> None:
+    used = {place.name for places in named.values() for place in places}
     for name, connector in settings.connectors.items():
         if name not in used:
             report.add(

@@ -17,7 +17,7 @@ from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
 from stagemesh.plan.report import Report
-from stagemesh.plan.rules.context import RuleContext
+from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
 from stagemesh.plan.rules.shares import share_of
 from stagemesh.plan.runnable import reasons
@@ -91,10 +91,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
         async_chunk=async_chunk,
         num_frontends=request.num_frontends,
     )
-    ruled = every_rule(context)
-    report.add(*ruled.diagnostics)
-    if not report.failed:
-        report.add(*check_model(context, ruled))
+    ruled = _ruled(context, report)
     if report.failed:
         return PlanResult(plan=None, diagnostics=report.diagnostics)
     _tell_unknown_memory(drafts, placement, report)
@@ -123,6 +120,15 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
         cuda_mps=bool(ruled.mps),
     )
     return PlanResult(plan=plan, diagnostics=report.diagnostics)
+
+
+def _ruled(context: RuleContext, report: Report) -> Ruling:
+    """Ask the planner's rules, and the model's own once every value is well."""
+    ruled = every_rule(context)
+    report.add(*ruled.diagnostics)
+    if not report.failed:
+        report.add(*check_model(context, ruled))
+    return ruled
 
 
 def _draft(

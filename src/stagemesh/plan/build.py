@@ -69,10 +69,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
     report = Report(request.skipped)
     context = _context(request, Catalog.installed() if catalog is None else catalog, report)
-    ruled = every_rule(context)
-    report.add(*ruled.diagnostics)
-    if not report.failed:
-        report.add(*check_model(context, ruled))
+    ruled = _ruled(context, report)
     if report.failed:
         return PlanResult(plan=None, diagnostics=report.diagnostics)
     _tell_unknown_memory(context.drafts, context.placement, report)
@@ -140,6 +137,15 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
         active_stream_window=ruled.active_stream_window,
         cuda_mps=bool(ruled.mps),
     )
+
+
+def _ruled(context: RuleContext, report: Report) -> Ruling:
+    """Ask the planner's rules, and the model's own once every value is well."""
+    ruled = every_rule(context)
+    report.add(*ruled.diagnostics)
+    if not report.failed:
+        report.add(*check_model(context, ruled))
+    return ruled
 
 
 def _draft(

@@ -14,7 +14,8 @@ import stagemesh.cli._plan
 from stagemesh.cli._main import main
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.host import Host
-from tests.plan.fit.test_propose import SPEAKING, installed
+from tests.plan.fit.fitting import installed
+from tests.plan.fit.test_propose import SPEAKING
 
 CATALOG: Final = installed(SPEAKING)
 DEPLOY: Final = "pipeline: toy\n"

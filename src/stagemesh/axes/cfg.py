@@ -49,15 +49,16 @@ def _check(view: StackView) -> Iterator[Finding]:
 
 
 def _cost(view: CostView) -> Cost | None:
-    """Gather what the branches predicted: every rank combines them itself."""
-    output = view.facts.output_size
+    """Gather what the branches predicted: every rank combines them itself.
+
+    A rank with several branches sends as many predictions in one go.
+    """
+    output, size = view.facts.output_size, view.size("cfg")
     if output is None:
         return None
+    branches = cast("Options", view.options).branches or _LEAST
     predicted = view.picture * output * view.forward.element_bytes
-    return Cost(
-        sent_bytes=(view.size("cfg") - 1) * predicted,
-        collectives=1,
-    )
+    return Cost(sent_bytes=(size - 1) * -(-branches // size) * predicted, collectives=1)
 
 
 AXIS = Axis(

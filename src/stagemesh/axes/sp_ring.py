@@ -30,10 +30,11 @@ _SCORE_BYTES: Final = 4
 
 
 def _cost(view: CostView) -> Cost | None:
-    """Pass keys and values of all blocks but the next rank's own round the ring, in every layer.
+    """Bring keys and values of every block to every ring rank, in every layer.
 
-    A block is what one ring rank holds after the heads were cut: two of them are in flight, beside
-    the partial result and its normaliser.
+    A block is what one ring rank holds after the heads were cut. Passed round, each rank sends all
+    of them but the next rank's own; two are in flight, beside the partial result and its
+    normaliser. Gathered, as much is sent in one go, and all of them are held.
     """
     facts, size = view.facts, view.size("sp_ring")
     heads, kv_heads, layers = facts.num_attention_heads, facts.num_kv_heads, facts.num_layers
@@ -43,9 +44,12 @@ def _cost(view: CostView) -> Cost | None:
     head_ranks = view.cut(Part.WIDTH) * view.size("sp_ulysses")
     blocks = _blocks(view.lengths, size)
     token = 2 * -(-kv_heads // head_ranks) * facts.head_dim * view.forward.element_bytes
+    sent = (sum(blocks) - min(blocks)) * token * layers
+    if cast("Options", view.options).exchange == "allgather":
+        return Cost(sent_bytes=sent, collectives=layers, memory_bytes=sum(blocks) * token)
     result = -(-heads // head_ranks) * (facts.head_dim + 1) * _SCORE_BYTES
     return Cost(
-        sent_bytes=(sum(blocks) - min(blocks)) * token * layers,
+        sent_bytes=sent,
         collectives=(size - 1) * layers,
         memory_bytes=max(blocks) * (2 * token + result),
         hidden=_HIDDEN,

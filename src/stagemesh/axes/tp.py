@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeAlias, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
-from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.cost import Cost, CostView, Part, Pieces
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Broadcast, TakeRank
 from stagemesh.spec.pipeline import ExecutionType
@@ -105,6 +105,11 @@ def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
         )
 
 
+def _cuts(size: int, options: object) -> Pieces:
+    """All layers by its size, and the text encoder of a diffusion stage by the size of its own."""
+    return {Part.WIDTH: size, Part.ENCODERS: cast("Options", options).text_encoder}
+
+
 def _cost(view: CostView) -> Cost | None:
     """Sum each row-cut linear layer over the ranks, and gather the scores of new tokens.
 
@@ -141,6 +146,6 @@ AXIS = Axis(
     options=Options,
     acts_alone=frozenset({"text_encoder"}),
     check=_check,
-    cuts=cuts(Part.WIDTH),
+    cuts=_cuts,
     cost=_cost,
 )

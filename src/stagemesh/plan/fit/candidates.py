@@ -246,6 +246,7 @@ class StageSearch:
             axis.name not in self._settings.axes
             and self._is_executed(axis)
             and self._stage.execution_type in axis.fits
+            and axis.name not in self._stage.excludes
             and not any(_is_required(option) for option in dataclasses.fields(axis.options))
         )
 
@@ -262,6 +263,10 @@ class StageSearch:
         return axis.role is WorldRole.REUSES_RANKS and (
             Part.EXPERTS not in parts or bool(self._facts.num_experts)
         )
+
+    def _supplies(self, axis: Axis) -> bool:
+        """Whether it brings the ranks itself where no other axis does."""
+        return axis.supplies_world or axis.name == self._stage.rank_axis
 
     def _brings(self, axis: Axis) -> bool:
         """Whether it brings ranks that are of use: copies are, where experts lie over them."""
@@ -292,9 +297,9 @@ class StageSearch:
             return
         world = self.stack(brought).world
         if world == 1:
-            supplying = [axis for axis in overlays if axis.supplies_world]
-            if supplying and len(overlays) == 1:
-                yield from ({supplying[0].name: size} for size in range(2, most + 1))
+            first = overlays[0]
+            if len(overlays) == 1 and self._supplies(first):
+                yield from ({first.name: size} for size in range(2, most + 1))
             return
         sizes = {
             axis.name: implied_size(axis, self._stage, self.stack(brought).sizes) or world

@@ -8,6 +8,7 @@ from typing import Annotated, Final, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.cost import Cost, CostView, Part, cuts
 from stagemesh.spec.patterns import Combine, DuplicateWithCondTag
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -47,6 +48,19 @@ def _check(view: StackView) -> Iterator[Finding]:
         )
 
 
+def _cost(view: CostView) -> Cost | None:
+    """Gather what the branches predicted: every rank combines them itself.
+
+    A rank with several branches sends as many predictions in one go.
+    """
+    output, size = view.facts.output_size, view.size("cfg")
+    if output is None:
+        return None
+    branches = cast("Options", view.options).branches or _LEAST
+    predicted = view.picture * output * view.forward.element_bytes
+    return Cost(sent_bytes=(size - 1) * -(-branches // size) * predicted, collectives=1)
+
+
 AXIS = Axis(
     name="cfg",
     summary="guidance parallelism: branches of classifier-free guidance on different ranks",
@@ -59,4 +73,6 @@ AXIS = Axis(
     deploy_fields=(DeployField(name="cfg_parallel_size"),),
     options=Options,
     check=_check,
+    cuts=cuts(Part.BRANCHES),
+    cost=_cost,
 )

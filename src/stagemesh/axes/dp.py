@@ -9,6 +9,7 @@ from typing import Annotated, cast
 from stagemesh.axes._hash import LoadBound, check_hash, settle_hash
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.cost import Part, cuts
 from stagemesh.spec.patterns import Policy, RouteByStage, Union
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -55,4 +56,5 @@ AXIS = Axis(
     options=Options,
     settle=settle_hash,
     check=_check,
+    cuts=cuts(Part.REQUESTS),
 )

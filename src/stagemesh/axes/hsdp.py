@@ -20,6 +20,7 @@ from stagemesh.spec.axis import (
     StackView,
     WorldRole,
 )
+from stagemesh.spec.cost import Cost, CostView, Part, Pieces
 from stagemesh.spec.patterns import PartitionByHash, Union
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -70,6 +71,31 @@ def _check(view: StackView) -> Iterator[Finding]:
         )
 
 
+def _shard(size: int, options: object) -> int:
+    """Ranks that share one copy of the weights."""
+    given = cast("Options", options)
+    return given.shard if given.shard > 0 else max(size // max(given.replicate, 1), 1)
+
+
+def _cuts(size: int, options: object) -> Pieces:
+    return {Part.SHARDS: _shard(size, options)}
+
+
+def _cost(view: CostView) -> Cost | None:
+    """Gather the weights block by block: one is computed with while the next one arrives."""
+    layers, shard = view.facts.num_layers, _shard(view.size("hsdp"), view.options)
+    whole = view.forward.weight_bytes
+    if layers is None or whole is None:
+        return None
+    weights = -(-whole // view.cut(Part.WIDTH))
+    return Cost(
+        sent_bytes=-(-weights // shard) * (shard - 1),
+        collectives=layers + 1 if shard > 1 else 0,
+        memory_bytes=2 * -(-weights // layers) if shard > 1 else 0,
+        hidden=1.0,
+    )
+
+
 AXIS = Axis(
     name="hsdp",
     summary="hybrid sharding: weights in shards over the ranks, gathered block by block",
@@ -94,4 +120,6 @@ AXIS = Axis(
     options=Options,
     settle=_settle,
     check=_check,
+    cuts=_cuts,
+    cost=_cost,
 )

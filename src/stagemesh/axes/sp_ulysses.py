@@ -8,6 +8,7 @@ from typing import Annotated, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.cost import Cost, CostView, Part, cuts, even
 from stagemesh.spec.patterns import GatherDim, ShardSequence
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -69,6 +70,57 @@ def _check_heads(view: StackView) -> Iterator[Finding]:
         )
 
 
+def _cost(view: CostView) -> Cost | None:
+    """Exchange tokens for heads before attention and back after it: two all-to-alls a layer.
+
+    Queries, keys and values lie in one message. Staging takes another copy of them and of the
+    result. A prompt that every rank keeps whole costs a gather of its result over the heads.
+    """
+    facts, size = view.facts, view.size("sp_ulysses")
+    heads, kv_heads, layers = facts.num_attention_heads, facts.num_kv_heads, facts.num_layers
+    if heads is None or kv_heads is None or facts.head_dim is None or layers is None:
+        return None
+    width = view.cut(Part.WIDTH)
+    layers = -(-layers // view.cut(Part.LAYERS))
+    queries, keys = _heads(-(-heads // width), -(-kv_heads // width), size)
+    number = facts.head_dim * view.forward.element_bytes
+    whole = view.whole_text
+    sent = max(
+        own * (sum(queries) - query + 2 * (sum(keys) - key))
+        + (sum(group) - own) * query
+        + whole * query * (size - 1)
+        for group in _groups(view.lengths, size)
+        for own, query, key in zip(group, queries, keys, strict=True)
+    )
+    return Cost(
+        sent_bytes=sent * number * layers,
+        collectives=(3 if whole else 2) * layers,
+        memory_bytes=max(view.lengths) * 2 * (sum(queries) + sum(keys)) * number,
+    )
+
+
+def _heads(heads: int, kv_heads: int, size: int) -> tuple[list[int], list[int]]:
+    """Query heads and key heads of each rank.
+
+    A rank has whole groups of heads that share a key head. With fewer groups than ranks several
+    ranks have the same key head, and each some of its query heads.
+    """
+    groups = even(heads, kv_heads)
+    if kv_heads >= size:
+        keys = even(kv_heads, size)
+        starts = [sum(keys[:rank]) for rank in range(size)]
+        own = zip(starts, keys, strict=True)
+        return [sum(groups[start : start + count]) for start, count in own], list(keys)
+    ranks = even(size, kv_heads)
+    queries = [n for g, count in zip(groups, ranks, strict=True) for n in even(g, count)]
+    return queries, [1] * size
+
+
+def _groups(lengths: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    """Tokens of the ranks of each group: consecutive ones exchange with each other."""
+    return [lengths[start : start + size] for start in range(0, len(lengths), size)]
+
+
 AXIS = Axis(
     name="sp_ulysses",
     summary="sequence parallelism by all-to-all: sequence shards become head shards",
@@ -86,4 +138,6 @@ AXIS = Axis(
     ),
     options=Options,
     check=_check,
+    cuts=cuts(Part.TOKENS),
+    cost=_cost,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stagemesh.axes._hash import LoadBound, check_hash, settle_hash
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.cost import Part, cuts
 from stagemesh.spec.patterns import FanInByStage, Policy, RouteByStage
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -38,4 +39,5 @@ AXIS = Axis(
     options=Options,
     settle=settle_hash,
     check=_check,
+    cuts=cuts(Part.REQUESTS),
 )

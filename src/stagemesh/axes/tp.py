@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.cost import Cost, CostView, Part, Pieces
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Broadcast, TakeRank
 from stagemesh.spec.pipeline import ExecutionType
@@ -104,6 +105,31 @@ def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
         )
 
 
+def _cuts(size: int, options: object) -> Pieces:
+    """All layers by its size, and the text encoder of a diffusion stage by the size of its own."""
+    return {Part.WIDTH: size, Part.ENCODERS: cast("Options", options).text_encoder}
+
+
+def _cost(view: CostView) -> Cost | None:
+    """Sum each row-cut linear layer over the ranks, and gather the scores of new tokens.
+
+    An all-reduce of `n` numbers sends `2 * n * (tp - 1) / tp` of them.
+    """
+    facts, size, number = view.facts, view.size("tp"), view.forward.element_bytes
+    if facts.hidden_size is None or facts.num_layers is None:
+        return None
+    layers = -(-facts.num_layers // view.cut(Part.LAYERS))
+    sums = 2 * layers
+    if facts.num_row_linears is not None:
+        sums = -(-facts.num_row_linears // view.cut(Part.LAYERS))
+    summed = (max(view.lengths) + view.whole_text) * facts.hidden_size * number
+    scores = view.forward.batch * -(-(facts.vocab_size or 0) // size) * number
+    return Cost(
+        sent_bytes=sums * -(-2 * summed * (size - 1) // size) + scores * (size - 1),
+        collectives=sums + (scores > 0),
+    )
+
+
 AXIS = Axis(
     name="tp",
     summary="tensor parallelism: weights of each layer cut over the ranks",
@@ -120,4 +146,6 @@ AXIS = Axis(
     options=Options,
     acts_alone=frozenset({"text_encoder"}),
     check=_check,
+    cuts=_cuts,
+    cost=_cost,
 )

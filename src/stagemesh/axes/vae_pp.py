@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.cost import Cost, CostView, Part, Pieces
 from stagemesh.spec.patterns import ShardSpatial, StitchSpatial
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -35,6 +36,26 @@ def _check(view: StackView) -> Iterator[Finding]:
         )
 
 
+_COLOURS: Final = 3
+
+
+def _is_tiled(options: object) -> bool:
+    return cast("Options", options).mode == "tile"
+
+
+def _cuts(size: int, options: object) -> Pieces:
+    return {Part.TILES if _is_tiled(options) else Part.BANDS: size}
+
+
+def _cost(view: CostView) -> Cost | None:
+    """Gather the decoded tiles; what bands exchange depends on every convolution of the VAE."""
+    size, pixels = view.size("vae_pp"), view.facts.output_pixels
+    if pixels is None or not _is_tiled(view.options):
+        return None
+    picture = _COLOURS * pixels * view.forward.element_bytes
+    return Cost(sent_bytes=-(-picture // size) * (size - 1), collectives=1, per_request=True)
+
+
 AXIS = Axis(
     name="vae_pp",
     summary="VAE parallelism: the picture decoded in tiles by several ranks",
@@ -50,4 +71,6 @@ AXIS = Axis(
     needs_fields=_needs,
     options=Options,
     check=_check,
+    cuts=_cuts,
+    cost=_cost,
 )

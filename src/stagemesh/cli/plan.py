@@ -9,11 +9,13 @@ from stagemesh.spec.command import Command
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     from stagemesh.cli._arguments import add_plan_arguments  # noqa: PLC0415  only when typed
+    from stagemesh.cli._fit_arguments import add_fit_arguments  # noqa: PLC0415  only when typed
 
     parser.usage = "%(prog)s MODEL [options]"
     add_plan_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument("-o", "--output", metavar="FILE", help="save the plan, for `run FILE`")
+    add_fit_arguments(parser)
 
 
 COMMAND = Command(

@@ -9,6 +9,7 @@ from typing import cast
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.checks import check_stack
+from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
@@ -28,7 +29,6 @@ from stagemesh.plan.stage import StageDraft, plan_stage, values_of
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note
-from stagemesh.spec.engine import MemoryEstimate, MemoryInput
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
@@ -167,28 +167,22 @@ def _draft(
         choice=choice,
         model_args=model_args(stage, settings, report),
         sampling=sampling(stage, settings, choice, report),
-        memory=_memory(stack, choice, request.devices.kind, settings, report) if is_sound else None,
+        cost=_cost(stack, choice, request.devices, settings, report) if is_sound else StageCost(),
     )
 
 
-def _memory(
+def _cost(
     stack: Stack,
     choice: EngineChoice,
-    device_kind: str,
+    devices: Devices,
     settings: StageSettings,
     report: Report,
-) -> MemoryEstimate | None:
-    """Ask the engine whether it can work with its arguments, and what memory it will take."""
+) -> StageCost:
+    """Ask the engine whether it can work with its arguments, and what the layout will take."""
     if choice.spec is None or not isinstance(choice.args, choice.spec.options):
-        return None
-    given = MemoryInput(
-        facts=stack.facts,
-        sizes=stack.sizes,
-        args=choice.args,
-        stage_args=choice.stage_args,
-        device_kind=device_kind,
-    )
-    for finding in choice.spec.check(given):
+        return StageCost()
+    each = devices.each
+    for finding in choice.spec.check(memory_input(stack, choice, each)):
         said = settings.fields.get(finding.field or "")
         report.add(
             Diagnostic(
@@ -198,7 +192,12 @@ def _memory(
                 help=finding.help,
             )
         )
-    return choice.spec.memory(given)
+    cost = stage_cost(stack, choice, each)
+    for axis in cost.unknown:
+        report.skip(
+            f"traffic of `{axis}` of `{settings.name}`: the checkpoint does not tell enough"
+        )
+    return cost
 
 
 def _wish(
@@ -212,7 +211,7 @@ def _wish(
         stage=stack.stage.model_stage,
         world=stack.world,
         num_replicas=stack.num_replicas,
-        listed=_listed(settings),
+        listed=listed_devices(settings),
         rank_bytes=None if draft.memory is None else draft.memory.total,
         share=share_of(draft),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
@@ -228,7 +227,8 @@ def _wish(
     )
 
 
-def _listed(settings: StageSettings) -> Sourced[str] | None:
+def listed_devices(settings: StageSettings) -> Sourced[str] | None:
+    """Return the devices that a stage is bound to; `null` binds to none."""
     given = settings.fields.get("devices")
     if given is None or given.value is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stagemesh.config.host import Host
@@ -40,8 +40,6 @@ _PLATFORMS: Final[Mapping[str, str]] = {
     "Max1550": "xpu",
 }
 """Platforms of the imaginary devices that CUDA does not drive."""
-
-_ORIGIN: Final = Origin(layer=Layer.GLOBAL, source="--devices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,28 +79,43 @@ class Devices:
             ids=self.ids[:count],
         )
 
+    @property
+    def each(self) -> DevicesPlan:
+        """What is known about one of them before anything is placed."""
+        if self.count is None and self.shares_memory:
+            return replace(self, memory_bytes=None).resolved(1)
+        return self.resolved(self.count or 1)
 
-def devices_from(given: str | int | Unset, host: Host) -> Devices | Diagnostic:
-    """Read `--devices N` or `--devices NxNAME`; without it the host's devices are meant."""
+
+def devices_from(
+    given: str | int | Unset, host: Host, flag: str = "--devices"
+) -> Devices | Diagnostic:
+    """Read `--devices N` or `--devices NxNAME`; without it the host's devices are meant.
+
+    `flag` is what messages call it.
+    """
     if given is UNSET:
         return _of_host(host, host.count)
     match = re.fullmatch(r"([1-9][0-9]{0,4})(?:x([A-Za-z0-9]+))?", str(given), re.ASCII)
     if match is None:
         return _wrong(
+            flag,
             "PL001",
-            f"`--devices` takes a number or a number and a name, got `{given}`",
-            "write `--devices 4`, or `--devices 8xH200` to plan for devices that are not here",
+            f"`{flag}` takes a number or a number and a name, got `{given}`",
+            f"write `{flag} 4`, or `{flag} 8xH200` to plan for devices that are not here",
         )
     count, name = int(match[1]), match[2]
     if name is not None:
         if name not in IMAGINARY:
-            return _wrong("PL002", f"unknown device `{name}`", did_you_mean(name, IMAGINARY))
+            help_text = did_you_mean(name, IMAGINARY)
+            return _wrong(flag, "PL002", f"unknown device `{name}`", help_text)
         return Devices(kind=name, count=count, memory_bytes=IMAGINARY[name], imaginary=True)
     if host.count is not None and count > host.count:
         return _wrong(
+            flag,
             "PL003",
-            f"`--devices {count}` asks for more than the `{host.count}` devices of this host",
-            f"write `--devices {host.count}`, or `--devices {count}xH200` to plan for others",
+            f"`{flag} {count}` asks for more than the `{host.count}` devices of this host",
+            f"write `{flag} {host.count}`, or `{flag} {count}xH200` to plan for others",
         )
     return _of_host(host, count)
 
@@ -118,5 +131,6 @@ def _of_host(host: Host, count: int | None) -> Devices:
     )
 
 
-def _wrong(code: str, message: str, help_text: str) -> Diagnostic:
-    return Diagnostic(code=code, message=message, origin=_ORIGIN, help=help_text)
+def _wrong(flag: str, code: str, message: str, help_text: str) -> Diagnostic:
+    origin = Origin(layer=Layer.GLOBAL, source=flag)
+    return Diagnostic(code=code, message=message, origin=origin, help=help_text)

@@ -8,7 +8,7 @@ from stagemesh.plan.diagnostics import plural, printable
 from stagemesh.plan.launch import launch_lines
 from stagemesh.plan.place import size_text
 from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
-from stagemesh.plan.values import Plan, StagePlan, ValuePlan
+from stagemesh.plan.values import MemoryPlan, Plan, StagePlan, ValuePlan
 
 
 def plan_text(plan: Plan) -> str:
@@ -23,6 +23,7 @@ def plan_text(plan: Plan) -> str:
         list(_routing(plan)),
         list(_bindings(plan)),
         list(_memory(plan)),
+        list(_traffic(plan)),
         list(table(list(device_rows(plan)))),
         list(table(list(session_rows(plan)))),
         list(table(list(setup_rows(plan)))),
@@ -163,17 +164,33 @@ def _args(args: Mapping[str, object]) -> str:
 
 def _memory(plan: Plan) -> Iterator[str]:
     rows = [
-        (
-            "memory",
-            stage.name,
-            f"{size_text(memory.weights + memory.cache + memory.workspace)} a rank",
-            (
-                f"weights {size_text(memory.weights)}, cache {size_text(memory.cache)},"
-                f" workspace {size_text(memory.workspace)}"
-            ),
-        )
+        ("memory", stage.name, f"{size_text(memory.total)} a rank", _parts(memory))
         for stage in plan.stages
         if (memory := stage.memory) is not None
+    ]
+    return table(rows)
+
+
+def _parts(memory: MemoryPlan) -> str:
+    parts = (
+        f"weights {size_text(memory.weights)}, cache {size_text(memory.cache)},"
+        f" workspace {size_text(memory.workspace)}"
+    )
+    return f"{parts}, context {size_text(memory.context)}" if memory.context else parts
+
+
+def _traffic(plan: Plan) -> Iterator[str]:
+    """What the busiest rank sends for each axis."""
+    rows = [
+        (
+            "traffic",
+            f"{stage.name} {axis.axis}",
+            f"{size_text(traffic.sent_bytes)} a {traffic.per}",
+            f"in {plural(traffic.collectives, 'collective')}, {plural(traffic.tokens, 'token')}",
+        )
+        for stage in plan.stages
+        for axis in stage.axes
+        if (traffic := axis.traffic) is not None
     ]
     return table(rows)
 

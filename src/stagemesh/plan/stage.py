@@ -9,6 +9,7 @@ from typing import Any, cast
 from stagemesh.config.chunks import hands_over_chunks
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
@@ -47,13 +48,18 @@ class StageDraft:
     """Its `additional_config`, defaults filled in."""
     sampling: Mapping[str, object]
     """Its default request parameters."""
-    memory: MemoryEstimate | None
-    """Memory of one rank, when it can be estimated."""
+    cost: StageCost
+    """What one rank of it holds and sends, as far as that can be told."""
 
     @property
     def stage_id(self) -> int:
         """Number of the stage."""
         return self.stage.stage_id
+
+    @property
+    def memory(self) -> MemoryEstimate | None:
+        """Memory of one rank, when it can be estimated."""
+        return self.cost.memory
 
 
 def plan_stage(
@@ -74,7 +80,7 @@ def plan_stage(
         world_size=stack.world,
         policy=stack.policy.value,
         replicas=tuple(_replica(index, ids, stack.mesh) for index, ids in enumerate(replicas)),
-        axes=tuple(_axis(item, stack.mesh) for item in stack.axes),
+        axes=tuple(_axis(item, stack.mesh, draft.cost) for item in stack.axes),
         bindings=_bindings(stack),
         engine_args=plain_fields(draft.choice.args),
         stage_args=draft.choice.stage_args,
@@ -83,7 +89,12 @@ def plan_stage(
         env=_env(settings),
         memory=None
         if memory is None
-        else MemoryPlan(weights=memory.weights, cache=memory.cache, workspace=memory.workspace),
+        else MemoryPlan(
+            weights=memory.weights,
+            cache=memory.cache,
+            workspace=memory.workspace,
+            context=memory.context,
+        ),
         input_sources=stage.input_sources,
         final_output_type=stage.final_output_type if stage.final_output else None,
         owns_tokenizer=stage.owns_tokenizer,
@@ -151,7 +162,7 @@ def _replica(index: int, ids: DeviceIds, mesh: Mesh) -> ReplicaPlan:
     )
 
 
-def _axis(item: StackedAxis, mesh: Mesh) -> AxisPlan:
+def _axis(item: StackedAxis, mesh: Mesh, cost: StageCost) -> AxisPlan:
     axis = item.axis
     return AxisPlan(
         axis=axis.name,
@@ -163,6 +174,7 @@ def _axis(item: StackedAxis, mesh: Mesh) -> AxisPlan:
         aggregation=_pattern(axis.aggregation),
         owner=axis.owner.value,
         options=plain_fields(item.options),
+        traffic=cost.traffic(axis.name),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.variables import VariableName, VariableValue
@@ -87,6 +87,20 @@ class BindingPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficPlan:
+    """What one axis makes the busiest rank send, by the formulas of its declaration."""
+
+    sent_bytes: int
+    """Bytes."""
+    collectives: int
+    """Collectives."""
+    per: Literal["forward", "request"]
+    """Whether that is for one run of the network, or once in a request."""
+    tokens: int
+    """Tokens of one run, before any axis cuts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AxisPlan:
     """One axis of one stage, with its process groups."""
 
@@ -108,6 +122,8 @@ class AxisPlan:
     """`engine` or `delegated`."""
     options: Mapping[str, object]
     """Its further options, defaults filled in."""
+    traffic: TrafficPlan | None
+    """What its ranks send; `None` where nothing is sent or it cannot be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +149,14 @@ class MemoryPlan:
     cache: int
     """Key-value cache and other state of requests."""
     workspace: int
-    """Activations and libraries."""
+    """Activations, buffers, and what the process itself takes."""
+    context: int = 0
+    """What the libraries of the device take."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.cache + self.workspace + self.context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

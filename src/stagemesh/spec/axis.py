@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
+from stagemesh.spec.cost import Cost, CostView, Cuts, cuts
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.hooks import Binding, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Policy, Routing
@@ -125,6 +126,13 @@ def _no_fields(_size: int, _options: object) -> Mapping[str, object]:
     return {}
 
 
+CostModel: TypeAlias = Callable[[CostView], Cost | None]
+"""Counts what an axis sends and needs; `None` when a fact is missing."""
+
+
+_NOTHING: Final[Cuts] = cuts()
+
+
 ENABLED: Final = "enabled"
 """Member of an axis that a boolean stage field switches on or off."""
 SIZE: Final = "size"
@@ -189,6 +197,10 @@ class Axis:
     """Fills in what was left out; a size that is still missing is 1."""
     check: Check = _no_findings
     """Its rule over the effective layout."""
+    cuts: Cuts = _NOTHING
+    """What it cuts into pieces."""
+    cost: CostModel | None = None
+    """What its ranks send and need when it is larger than 1; `None` for nothing."""
     layer_hook_specs: tuple[LayerHookSpec, ...] = ()
     """L2: hooks it binds onto layers."""
     kernel_specs: tuple[KernelSpec, ...] = ()

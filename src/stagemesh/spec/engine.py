@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from stagemesh.spec.axis import Finding
+from stagemesh.spec.cost import Forward, Part, Pieces
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.payload import MetaValue, Payload
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
@@ -159,6 +160,11 @@ class Engine(Protocol):
         ...
 
 
+_CPU: Final = "cpu"
+_CONTEXT_BYTES: Final = 2**30
+"""Kernels, workspaces and collective buffers of an accelerator's libraries, for one process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryInput:
     """What a memory model is given."""
@@ -175,6 +181,19 @@ class MemoryInput:
     """Given fields of the stage's kind that are no arguments of the engine."""
     device_memory_bytes: int | None = None
     """Bytes of one device, when they are known."""
+    pieces: Pieces = field(default_factory=dict)
+    """What the axes of the stage together cut."""
+    buffer_bytes: int = 0
+    """Bytes that the axes need for sending; the engine counts them to its workspace."""
+
+    def cut(self, part: Part) -> int:
+        """Into how many pieces `part` is cut."""
+        return self.pieces.get(part, 1)
+
+    @property
+    def context_bytes(self) -> int:
+        """What the libraries of the device take in every process: nothing on a CPU."""
+        return 0 if self.device_kind == _CPU else _CONTEXT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,12 +205,14 @@ class MemoryEstimate:
     cache: int
     """Key-value cache and other state of requests."""
     workspace: int
-    """Activations and libraries."""
+    """Activations, buffers, and what the process itself takes."""
+    context: int = 0
+    """What the libraries of the device take."""
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.cache + self.workspace
+        return self.weights + self.cache + self.workspace + self.context
 
 
 MemoryModel: TypeAlias = Callable[[MemoryInput], MemoryEstimate | None]
@@ -200,6 +221,10 @@ MemoryModel: TypeAlias = Callable[[MemoryInput], MemoryEstimate | None]
 
 def _unknown_memory(_given: MemoryInput) -> MemoryEstimate | None:
     return None
+
+
+ForwardModel: TypeAlias = Callable[[MemoryInput], Forward | None]
+"""Describes one run of the network; `None` when a fact is missing."""
 
 
 EngineCheck: TypeAlias = Callable[[MemoryInput], Iterable[Finding]]
@@ -232,6 +257,8 @@ class EngineSpec:
     """Dataclass of the request parameters that it takes."""
     memory: MemoryModel = _unknown_memory
     """Its memory model."""
+    forward: ForwardModel | None = None
+    """One run of the network, for traffic and speed; `None` where nothing is said about them."""
     check: EngineCheck = _no_findings
     """Its rules over arguments and facts."""
     needs_weights: bool = False

@@ -1,0 +1,54 @@
+"""The work of `stagemesh plan --fit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from stagemesh.cli._screen import show_diagnostics, write_text
+from stagemesh.config.host import Host
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
+from stagemesh.plan.fit.render import fit_data, fit_text, speed_text
+
+
+def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> int:
+    """Propose layouts, print them, and write the strategy file of the first where asked."""
+    asked = FitRequest(inputs=inputs, devices=namespace.fit, best=namespace.fit_top)
+    fitted = fit(asked, host)
+    failed = not fitted.proposals
+    as_json = namespace.json and failed
+    show_diagnostics(fitted.diagnostics, fitted.documents, as_json=as_json)
+    if failed:
+        return 1
+    flags = f"--devices {asked.devices}{_overrides(fitted)}"
+    if namespace.output is not None:
+        comment = (*_headline(fitted, asked), f"Plan it with `{flags}`.")
+        write_text(namespace.output, strategy_text(fitted.proposals[0], comment), "--output")
+    if namespace.json:
+        sys.stdout.write(json.dumps(fit_data(fitted), indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(f"{fit_text(fitted)}\n{_next(namespace.output, flags)}\n")
+    return 0
+
+
+def _headline(fitted: Fitted, asked: FitRequest) -> tuple[str, ...]:
+    plan, best = fitted.proposals[0].plan, fitted.proposals[0]
+    return (
+        f"The best layout of `{plan.pipeline}` that `--fit {asked.devices}` found:",
+        f"{speed_text(best)}.",
+    )
+
+
+def _overrides(fitted: Fitted) -> str:
+    """What takes back the devices that the model's own deploy file names."""
+    return f" --stage-overrides '{json.dumps(fitted.overrides)}'" if fitted.overrides else ""
+
+
+def _next(saved: str | None, flags: str) -> str:
+    """The next useful command."""
+    if saved is None:
+        return "next: `-o strategy.yaml` writes the first as a strategy file"
+    flags = f"{flags} --strategy-config {saved}"
+    return f"wrote `{saved}`; next: `{flags}` in place of `--fit` plans exactly that"

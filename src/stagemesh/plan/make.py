@@ -13,7 +13,6 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import load
 from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.devices import devices_from
-from stagemesh.plan.launch import launch_options
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.spec.diagnostic import Diagnostic
 
@@ -50,7 +49,6 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
         facts=loaded.checkpoint.facts,
         skipped=loaded.checkpoint.skipped,
         devices=devices,
-        num_frontends=launch_options(loaded.settings.launch).api_server_count,
     )
     result = build(request, catalog)
     diagnostics.extend(result.diagnostics)

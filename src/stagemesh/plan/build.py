@@ -51,8 +51,6 @@ class PlanRequest:
     """What reading the checkpoint could not find out."""
     placed: Mapping[int, tuple[DeviceIds, ...]] | None = None
     """Where the replicas of every stage lie, by id; decided here when it is not given."""
-    num_frontends: int = 1
-    """Processes that are to accept connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +101,6 @@ def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleCont
         devices=request.devices,
         catalog=catalog,
         async_chunk=async_chunk,
-        num_frontends=request.num_frontends,
     )
 
 

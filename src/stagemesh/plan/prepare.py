@@ -13,7 +13,6 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import load
 from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.devices import devices_from
-from stagemesh.plan.launch import launch_options
 from stagemesh.plan.values import CheckpointPlan
 from stagemesh.spec.diagnostic import Diagnostic
 
@@ -53,7 +52,6 @@ def prepare(
             facts=loaded.checkpoint.facts,
             skipped=loaded.checkpoint.skipped,
             devices=devices,
-            num_frontends=launch_options(loaded.settings.launch).api_server_count,
         )
     return Prepared(request=request, diagnostics=tuple(diagnostics), documents=loaded.documents)
 

@@ -42,11 +42,11 @@ def restated(plan: Plan, catalog: Catalog) -> PlanInputs:
 
 def _wide(plan: Plan) -> dict[str, object]:
     """What is said about the pipeline as a whole."""
-    said: dict[str, object] = {
-        "session_mode": plan.session.mode,
-        "active_stream_window": plan.active_stream_window,
-        "cuda_mps": plan.cuda_mps,
-    }
+    said: dict[str, object] = {"session_mode": plan.session.mode}
+    if plan.active_stream_window:
+        said["active_stream_window"] = plan.active_stream_window
+    if plan.cuda_mps:
+        said["cuda_mps"] = True
     if plan.session.duplex is not None:
         said["duplex_session"] = _duplex(plan.session.duplex)
     if plan.weight_transfer is not None:

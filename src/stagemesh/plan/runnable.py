@@ -7,6 +7,7 @@ from typing import Final
 
 from stagemesh.plan.edges import edge_reasons
 from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.rules.frontends import num_frontends
 from stagemesh.plan.stack import StackedAxis
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan
@@ -39,7 +40,7 @@ def reasons(context: RuleContext, ruled: Ruling) -> tuple[str, ...]:
         found += [reason for draft in context.drafts for reason in _without_weights(draft)]
         found += [reason for edge in context.edges for reason in _of_model(edge)]
     found += _of_edges(context)
-    found += _of_pipeline(ruled)
+    found += _of_pipeline(context, ruled)
     if devices.imaginary:
         found.append(f"the `{devices.kind}` devices are imaginary")
     return tuple(found)
@@ -111,7 +112,9 @@ def _of_edges(context: RuleContext) -> Iterator[str]:
     yield from edge_reasons(context.edges)
 
 
-def _of_pipeline(ruled: Ruling) -> Iterator[str]:
+def _of_pipeline(context: RuleContext, ruled: Ruling) -> Iterator[str]:
+    if num_frontends(context) > 1:
+        yield "nothing starts several frontends yet"
     if ruled.session is not None and ruled.session.duplex is not None:
         yield "nothing holds full-duplex sessions yet"
     if ruled.active_stream_window:

@@ -21,7 +21,6 @@ from stagemesh.config.tree import Path as ValuePath
 from stagemesh.config.tree import path_text, quoted
 from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.launch import launch_options
 from stagemesh.plan.make import Made
 from stagemesh.plan.restate import restated
 from stagemesh.plan.save import from_json
@@ -117,7 +116,6 @@ def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagn
             imaginary=plan.devices.imaginary,
             ids=plan.devices.ids,
         ),
-        num_frontends=launch_options(loaded.settings.launch).api_server_count,
         placed={
             stage.stage_id: tuple(
                 tuple(rank.device for rank in replica.ranks) for replica in stage.replicas

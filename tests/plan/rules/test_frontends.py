@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stagemesh.plan.rules.frontends import capacity, frontends_of, owner, quota
 from stagemesh.plan.sessions import FrontendPlan
 from stagemesh.spec.duplex import DuplexModel
-from tests.plan.rules.toys import TWO, Toy, listed
+from tests.plan.rules.toys import MIXED, TWO, Toy, listed
 
 MODEL: Final = replace(
     TWO,
@@ -188,6 +188,39 @@ def test_groups_that_share_a_replica_have_one_frontend(toy: Toy) -> None:
         FrontendPlan(groups=(1, 3), quota=2, capacity=2),
     )
     assert [group.frontend for group in plan.session.duplex.groups] == [0, 1, 0, 1]
+    toy.keeps(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("stage_id", "0"), ("omni_master_address", "10.0.0.1"), ("worker_backend", "ray")],
+)
+def test_groups_of_replicas_are_on_one_host(toy: Toy, name: str, value: object) -> None:
+    """Other starts would not see their counters; with `legacy` nothing is counted."""
+    options = {"omni_master_address": "10.0.0.1", "omni_master_port": 5000, name: value}
+    toy = replace(toy, launch=options if name != "worker_backend" else {name: value})
+    [found] = toy.found(deploy((2, 2)))
+    assert found == "PL109: `replica_policy: least_sessions` needs all stages in one start"
+    legacy = deploy((2, 2), replica_policy="legacy", max_sessions_per_replica=None)
+    assert toy.found(legacy) == []
+
+
+def test_t64_several_frontends_serve_no_diffusion_stage(toy: Toy) -> None:
+    """Whatever its sessions are."""
+    toy = replace(toy, model=MIXED, frontends=2)
+    found = toy.one({})
+    assert (found.code, str(found.origin)) == ("PL085", "--api-server-count")
+    assert found.message == "`2` frontends cannot serve the diffusion stage `s1`"
+
+
+def test_t64_several_frontends_serve_no_stage_that_sleeps(toy: Toy) -> None:
+    """Every such stage is named; others are planned, and not run yet."""
+    toy = replace(toy, model=TWO, frontends=2)
+    found = toy.one(listed({"enable_sleep_mode": True}, {"enable_sleep_mode": True}))
+    assert found.message == "`2` frontends cannot serve stages with `enable_sleep_mode`"
+    assert [note.message for note in found.notes] == ["`s0` has it", "`s1` has it"]
+    plan = toy.plan(listed({"enable_sleep_mode": False}))
+    assert plan.not_runnable == ("nothing starts several frontends yet",)
     toy.keeps(plan)
 
 

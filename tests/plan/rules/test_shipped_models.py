@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +10,7 @@ import pytest
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.config.load import load
 from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.devices import Devices, devices_from
@@ -28,7 +27,9 @@ def planned(folder: Path, deploy: object, devices: str, frontends: int = 1) -> P
     file.write_text(json.dumps(deploy), encoding="utf-8")
     found = devices_from(devices, HOST)
     assert isinstance(found, Devices)
-    loaded = load(PlanInputs(model=str(folder), deploy_config=file), CATALOG, found.platform)
+    flag = GivenField(name="api_server_count", value=frontends, source="--api-server-count")
+    inputs = PlanInputs(model=str(folder), deploy_config=file, fields=(flag,))
+    loaded = load(inputs, CATALOG, found.platform)
     assert loaded.settings is not None, loaded.diagnostics
     assert loaded.pipeline is not None
     request = PlanRequest(
@@ -38,7 +39,7 @@ def planned(folder: Path, deploy: object, devices: str, frontends: int = 1) -> P
         facts={},
         devices=found,
     )
-    return build(replace(request, num_frontends=frontends), CATALOG)
+    return build(request, CATALOG)
 
 
 def test_the_documented_example_of_several_frontends(tmp_path: Path) -> None:

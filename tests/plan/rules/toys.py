@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.config.load import load
 from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.devices import Devices, devices_from
@@ -70,6 +70,8 @@ class Toy:
     """The machine."""
     frontends: int = 1
     """What `--api-server-count` says."""
+    launch: Mapping[str, object] = field(default_factory=dict)
+    """Other options of the start."""
     facts: Mapping[str, StageFacts] = field(default_factory=dict)
     """What the checkpoint says, by stage."""
 
@@ -91,6 +93,7 @@ class Toy:
             model=str(self.folder),
             deploy_config=file,
             stage_overrides=overrides,  # type: ignore[arg-type]
+            fields=self.fields(),
         )
         loaded = load(inputs, known, devices.platform)
         if loaded.settings is None or loaded.pipeline is None or loaded.checkpoint is None:
@@ -104,11 +107,18 @@ class Toy:
                 ),
                 facts=self.facts,
                 devices=devices,
-                num_frontends=self.frontends,
             ),
             known,
         )
         return PlanResult(plan=result.plan, diagnostics=(*loaded.diagnostics, *result.diagnostics))
+
+    def fields(self) -> tuple[GivenField, ...]:
+        """What the flags of the start say."""
+        options = {"api_server_count": self.frontends} if self.frontends > 1 else {}
+        return tuple(
+            GivenField(name=name, value=value, source=f"--{name.replace('_', '-')}")
+            for name, value in {**options, **self.launch}.items()
+        )
 
     def plan(self, *deploys: Mapping[str, object], overrides: object = UNSET) -> Plan:
         """Plan what must have no mistake."""

@@ -37,10 +37,12 @@ class RuleContext:
     """The devices that may be used."""
     catalog: Catalog
     """What is installed."""
-    async_chunk: bool = False
+    async_chunk: bool
     """Whether stages hand over chunks."""
-    num_frontends: int = 1
-    """Processes that are to accept connections."""
+
+    def launch(self, name: str) -> Sourced[object] | None:
+        """Return a launch option that was given."""
+        return self.settings.launch.get(name)
 
     def wide(self, name: str) -> Sourced[object] | None:
         """Return a pipeline-wide field, if it has a value."""

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
+from stagemesh.config.launch import LaunchOptions
+from stagemesh.config.launch_rules import flag_name
+from stagemesh.config.plain import plain_fields
 from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.plan.rules.context import RuleContext
 from stagemesh.plan.rules.groups import Group
 from stagemesh.plan.sessions import FrontendPlan
-from stagemesh.spec.diagnostic import Diagnostic, Severity
-from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
+from stagemesh.spec.origin import Origin
+from stagemesh.spec.pipeline import ExecutionType
 
-ORIGIN: Final = Origin(layer=Layer.GLOBAL, source="--api-server-count")
-"""The flag that says how many there are."""
+_COUNT: Final = "api_server_count"
+_ALONE: Final = "write `--api-server-count 1`"
+_DISTRIBUTING: Final = ("stage_id", "headless", "omni_master_address", "worker_backend")
+"""Launch options by which stages run elsewhere."""
+
+
+def num_frontends(context: RuleContext) -> int:
+    """Return how many processes accept connections."""
+    given = context.launch(_COUNT)
+    return 1 if given is None else cast("int", given.value)
 
 
 def owner(group: int, frontends: int) -> int:
@@ -45,37 +57,97 @@ def frontends_of(
     return tuple(divided)
 
 
+def against_several(context: RuleContext) -> Iterator[Diagnostic]:
+    """Say what keeps a pipeline from having more than one frontend, whatever its sessions."""
+    count, origin = num_frontends(context), _origin(context)
+    if count == 1:
+        return
+    denoising = [
+        draft.stage.model_stage
+        for draft in context.drafts
+        if draft.stage.execution_type is ExecutionType.DIFFUSION
+    ]
+    if denoising:
+        yield Diagnostic(
+            code="PL085",
+            message=f"`{count}` frontends cannot serve the diffusion stage `{denoising[0]}`",
+            origin=origin,
+            help=_ALONE,
+        )
+    sleeping = [
+        (draft.stage.model_stage, given.origin)
+        for draft, given in context.each("enable_sleep_mode")
+        if given.value is True
+    ]
+    if sleeping:
+        names = ", ".join(f"`{name}`" for name, _ in sleeping)
+        yield Diagnostic(
+            code="PL085",
+            message=f"`{count}` frontends cannot serve stages with `enable_sleep_mode`",
+            origin=origin,
+            notes=tuple(Note(message=f"`{name}` has it", origin=at) for name, at in sleeping),
+            help=f"{_ALONE}, or switch it off for {names}",
+        )
+
+
+def _origin(context: RuleContext) -> Origin | None:
+    given = context.launch(_COUNT)
+    return None if given is None else given.origin
+
+
+def against_hosts(context: RuleContext, entry: DuplexSession) -> Iterator[Diagnostic]:
+    """Groups of replicas lie on one host: their counters are in the frontends."""
+    defaults = LaunchOptions()
+    for name in _DISTRIBUTING:
+        given = context.launch(name)
+        if (
+            given is not None
+            and given.value != plain_fields(defaults)[name]
+            and entry.replica_policy == "least_sessions"
+        ):
+            yield Diagnostic(
+                code="PL109",
+                message="`replica_policy: least_sessions` needs all stages in one start",
+                origin=given.origin,
+                help=f"leave `{flag_name(name)}` out, or write `replica_policy: legacy`",
+            )
+            return
+
+
 def against_duplex(
     context: RuleContext, entry: DuplexSession, *, resumes: bool
 ) -> Iterator[Diagnostic]:
     """Say what keeps full-duplex sessions from having more than one frontend."""
-    count = context.num_frontends
+    count, origin = num_frontends(context), _origin(context)
     if count == 1:
         return
     if entry.replica_policy == "legacy":
         yield Diagnostic(
             code="PL080",
             message=f"`{count}` frontends need `replica_policy: least_sessions`",
-            origin=ORIGIN,
-            help="write it into `duplex_session`, or `--api-server-count 1`",
+            origin=origin,
+            help=f"{_ALONE}, or that into `duplex_session`",
         )
     if resumes:
         yield Diagnostic(
             code="PL081",
             message=f"`{count}` frontends cannot serve `{context.pipeline.model_type}`,"
             " whose sessions can be resumed",
-            origin=ORIGIN,
-            help="who comes back may reach another frontend; write `--api-server-count 1`",
+            origin=origin,
+            help=f"who comes back may reach another frontend; {_ALONE}",
         )
 
 
-def against_groups(groups: Sequence[Group], frontends: int, origin: Origin) -> Iterator[Diagnostic]:
+def against_groups(
+    context: RuleContext, groups: Sequence[Group], origin: Origin
+) -> Iterator[Diagnostic]:
     """Say where groups cannot be divided among the frontends."""
+    frontends = num_frontends(context)
     if frontends > len(groups):
         yield Diagnostic(
             code="PL082",
             message=f"`{frontends}` frontends are more than the `{len(groups)}` groups of replicas",
-            origin=ORIGIN,
+            origin=_origin(context),
             help=f"write `--api-server-count {len(groups)}` or less, or start more replicas",
         )
         return

@@ -33,6 +33,7 @@ def is_duplex(context: RuleContext) -> bool:
 def session(context: RuleContext) -> Ruling:
     """Decide how the pipeline serves, and where sessions go."""
     report, model = Report(), context.pipeline.duplex
+    report.add(*frontends.against_several(context))
     duplex: DuplexPlan | None = None
     if not is_duplex(context):
         report.add(*_idle_section(context))
@@ -53,6 +54,7 @@ def _duplex(context: RuleContext, model: DuplexModel, report: Report) -> DuplexP
     given = context.wide(_SECTION)
     entry = DuplexSession() if given is None else cast("DuplexSession", given.value)
     report.add(*_wrong_policy(context, entry, model))
+    report.add(*frontends.against_hosts(context, entry))
     report.add(*frontends.against_duplex(context, entry, resumes=model.supports_session_resume))
     if report.failed:
         return None
@@ -62,11 +64,14 @@ def _duplex(context: RuleContext, model: DuplexModel, report: Report) -> DuplexP
     origin = _origin(context, "replica_groups")
     groups = groups_of(context, entry, origin, report)
     if groups is not None:
-        report.add(*frontends.against_groups(groups, context.num_frontends, origin))
+        report.add(*frontends.against_groups(context, groups, origin))
     if groups is None or report.failed:
         return None
     divided = frontends.frontends_of(
-        groups, entry.max_sessions, entry.max_sessions_per_replica, context.num_frontends
+        groups,
+        entry.max_sessions,
+        entry.max_sessions_per_replica,
+        frontends.num_frontends(context),
     )
     report.add(*frontends.idle_frontends(divided, _origin(context, "max_sessions")))
     return _plan(entry, groups, divided)

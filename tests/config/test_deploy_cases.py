@@ -383,7 +383,7 @@ def test_t44_sessions_have_their_defaults_and_cannot_be_changed(show: Show) -> N
     session = loaded.settings.fields["duplex_session"].value
     assert session == DuplexSession(idle_ttl_s=None)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        session.max_sessions = 3  # type: ignore[attr-defined]
+        session.max_sessions = 3  # type: ignore[misc]
 
 
 def test_t45_required_stop_ids_are_appended(show: Show) -> None:

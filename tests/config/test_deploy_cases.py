@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.inputs import python_fields
 from stagemesh.config.load import Loaded
 from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.config.settings import Sourced
@@ -419,10 +420,9 @@ def test_t46_stages_cannot_promise_what_the_pipeline_denies(show: Show) -> None:
     (found,) = show.load().diagnostics
     assert (found.code, str(found.origin)) == ("CF037", "deploy.yaml:3:32")
     assert str(found.notes[0].origin) == "deploy.yaml:1:14"
-    assert (
-        codes(show.make({"stages": [{"stage_id": 0, "async_chunk": True}]}, async_chunk=False))
-        == []
-    )
+    fields = python_fields({"async_chunk": False})
+    made = show.make({"stages": [{"stage_id": 0, "async_chunk": True}]}, fields=fields)
+    assert codes(made) == []
 
 
 def test_t50_a_field_of_another_kind_of_stage_is_an_error(show: Show) -> None:

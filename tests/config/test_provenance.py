@@ -8,7 +8,7 @@ from stagemesh.config.settings import Sourced
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
 from tests.config.deploying import Show, chain, said
-from tests.config.speech import Speech, stage, told
+from tests.config.speech import Speech, flag, stage, told
 
 BASE = """\
 async_chunk: true
@@ -45,24 +45,28 @@ stages:
             Layer.OVERLAY,
         ),
         ("talker", "max_num_seqs", [(16, "deploy/omni.yaml:8:19")], Layer.DEPLOY),
+        ("thinker", "max_model_len", [(16384, "--max-model-len")], Layer.GLOBAL),
+        ("talker", "max_model_len", [(16384, "--max-model-len")], Layer.GLOBAL),
+        ("code2wav", "max_model_len", [(16384, "--max-model-len")], Layer.GLOBAL),
     ],
 )
 def test_the_worked_override_example_comes_out_as_documented(
     speech: Speech, name: str, field: str, expected: object, layer: Layer
 ) -> None:
-    """T52: base file, overlay and override of one stage, each value with its source."""
+    """T52: base, overlay, global flag and override of one stage, each value with its source."""
     (speech.folder / "deploy").mkdir()
     (speech.folder / "deploy" / "omni.yaml").write_text(BASE, encoding="utf-8")
     (speech.folder / "my_overrides.yaml").write_text(OVERLAY, encoding="utf-8")
     loaded = speech.load(
         deploy=speech.folder.joinpath("my_overrides.yaml").relative_to(speech.folder),
         overrides={"0": {"max_num_seqs": 8}},
+        fields=(flag("max_model_len", "16384"),),
     )
     assert told(loaded) == []
     given = stage(loaded, name).fields[field]
     assert chain(given) == expected
     assert given.origin.layer is layer
-    assert stage(loaded, "code2wav").fields == {}
+    assert set(stage(loaded, "code2wav").fields) == {"max_model_len"}
 
 
 def test_a_value_replaces_every_layer_below_it_in_order(show: Show) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.config.inputs import ConfigInput, PlanInputs, python_fields
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.spec.facts import StageFacts
@@ -44,16 +44,28 @@ def facts(pipeline: PipelineConfig, files: Mapping[str, JsonObject]) -> dict[str
     return dict(pipeline.facts(MemoryConfigs(files=files)))
 
 
-def made(name: str | Path, deploy: ConfigInput | Unset = UNSET, devices: str = "8xH200") -> Made:
-    """Plan a checkpoint on devices that are assumed."""
+def made(
+    name: str | Path,
+    deploy: ConfigInput | Unset = UNSET,
+    devices: str = "8xH200",
+    **given: object,
+) -> Made:
+    """Plan a checkpoint on devices that are assumed; `given` holds for all stages or the start."""
     model = str(name if isinstance(name, Path) else FIXTURES / name)
-    inputs = PlanInputs(model=model, deploy_config=deploy, devices=devices)
+    inputs = PlanInputs(
+        model=model, deploy_config=deploy, devices=devices, fields=python_fields(given)
+    )
     return make(inputs, HOST, CATALOG)
 
 
-def planned(name: str | Path, deploy: ConfigInput | Unset = UNSET, devices: str = "8xH200") -> Plan:
+def planned(
+    name: str | Path,
+    deploy: ConfigInput | Unset = UNSET,
+    devices: str = "8xH200",
+    **given: object,
+) -> Plan:
     """Plan what must succeed without a word."""
-    result = made(name, deploy, devices)
+    result = made(name, deploy, devices, **given)
     assert told(result) == []
     assert result.plan is not None
     return result.plan

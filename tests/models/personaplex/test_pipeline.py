@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stagemesh.config.inputs import PlanInputs, python_fields
-from stagemesh.config.load import load
 from stagemesh.models.personaplex.pipeline import PERSONAPLEX
-from stagemesh.plan.build import PlanRequest, build
-from stagemesh.plan.devices import Devices
-from stagemesh.plan.values import CheckpointPlan
 from stagemesh.spec.facts import StageFacts
-from tests.models.shipping import FIXTURES, facts, facts_of, made, planned, told
+from tests.models.shipping import facts, facts_of, made, planned, told
 
 NOTHING = StageFacts(num_experts=0)
 
@@ -57,23 +52,7 @@ def test_eight_groups_are_shared_by_four_frontends() -> None:
             {"stage_id": 1, "num_replicas": 8, "devices": devices},
         ],
     }
-    loaded = load(
-        PlanInputs(
-            model=str(FIXTURES / "personaplex"),
-            deploy_config=overlay,
-            fields=python_fields({"api_server_count": 4}),
-        )
-    )
-    assert loaded.settings is not None, loaded.diagnostics
-    request = PlanRequest(
-        pipeline=PERSONAPLEX,
-        settings=loaded.settings,
-        checkpoint=CheckpointPlan(path="/models/personaplex", config_hash=""),
-        facts={},
-        devices=Devices(kind="H200", count=8, memory_bytes=141 * 10**9, imaginary=True),
-    )
-    plan = build(request).plan
-    assert plan is not None
+    plan = planned("personaplex", overlay, api_server_count=4)
     assert plan.session.duplex is not None
     shares = [(len(each.groups), each.quota) for each in plan.session.duplex.frontends]
     assert shares == [(2, 16)] * 4

@@ -1,7 +1,7 @@
 """Every strategy in `examples/` plans as it stands, for the model and the devices that it names.
 
-The model is one of the checkpoints in `tests/fixtures`; where there is none, a pipeline of the same
-stages stands in for it.
+The model is one of the checkpoints in `tests/fixtures`; for the demo's, which is assembled, a
+pipeline of the same stages stands in.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 import pytest
 import yaml
 
-from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.load import load
 from stagemesh.plan.make import Made, make
 from stagemesh.spec.registry import AXES
 from tests.architecture.source import ROOT
@@ -25,8 +25,9 @@ from tests.config.cases import CATALOG
 FOLDER: Final = ROOT / "examples" / "strategies"
 FILES: Final = {str(file.relative_to(FOLDER)): file for file in sorted(FOLDER.rglob("*.yaml"))}
 HOST: Final = Host(kind="cpu", count=None, memory_bytes=None)
-STAND_INS: Final[Mapping[str, str]] = {"dit": "picture", "thinker": "speech"}
-"""Pipelines of these tests by a stage that they have."""
+FIXTURES: Final = ROOT / "tests" / "fixtures"
+STAND_IN: Final = "speech"
+"""A pipeline of these tests with the stages of `voice_chat`, whose checkpoint is assembled."""
 
 
 def header(file: Path) -> Mapping[str, str]:
@@ -49,33 +50,25 @@ def stacks(file: Path) -> Mapping[str, list[Mapping[str, object]]]:
 def planned(file: Path, folder: Path) -> Made:
     """Plan the model of a file under it, placed automatically."""
     said = header(file)
-    checkpoint = ROOT / "tests" / "fixtures" / said["model"]
-    if checkpoint.is_dir():
-        names = _stage_names(said["model"])
-        cleared = {name: {"devices": None} for name in names}
+    checkpoint = next((each for each in FIXTURES.rglob(said["model"]) if each.is_dir()), None)
+    if checkpoint is None:
+        (folder / "config.json").write_text("{}", encoding="utf-8")
         inputs = PlanInputs(
-            model=str(checkpoint),
+            model=str(folder),
             strategy_config=file,
-            stage_overrides=cleared,
+            deploy_config={"pipeline": STAND_IN},
             devices=said["devices"],
         )
-        return make(inputs, HOST)
-    (folder / "config.json").write_text("{}", encoding="utf-8")
-    named = stacks(file)
-    pipeline = next((STAND_INS[stage] for stage in STAND_INS if stage in named), "speech")
+        return make(inputs, HOST, CATALOG)
+    pipeline = load(PlanInputs(model=str(checkpoint))).pipeline
+    assert pipeline is not None
     inputs = PlanInputs(
-        model=str(folder),
+        model=str(checkpoint),
         strategy_config=file,
-        deploy_config={"pipeline": pipeline},
+        stage_overrides={stage.model_stage: {"devices": None} for stage in pipeline.stages},
         devices=said["devices"],
     )
-    return make(inputs, HOST, CATALOG)
-
-
-def _stage_names(model: str) -> list[str]:
-    known = Catalog.installed().models
-    pipeline = next(each.pipeline for each in known if each.pipeline.model_type == model)
-    return [stage.model_stage for stage in pipeline.stages]
+    return make(inputs, HOST)
 
 
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)

@@ -46,9 +46,9 @@ def test_an_option_on_which_nothing_acts_makes_the_plan_not_runnable(
 
 
 def test_several_servers_are_one_reason(tmp_path: Path) -> None:
-    """The plan of the sessions has them, and says that nothing starts them."""
+    """The plan has them, and says that nothing starts them."""
     plan = planned(made_from(tmp_path, "--api-server-count 2"))
-    assert plan.session.num_frontends == 2
+    assert plan.launch.api_server_count == 2
     assert "nothing starts several frontends yet" in plan.not_runnable
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.config.load import load
 from stagemesh.models.personaplex.pipeline import PERSONAPLEX
 from stagemesh.plan.build import PlanRequest, build
@@ -57,7 +57,12 @@ def test_eight_groups_are_shared_by_four_frontends() -> None:
             {"stage_id": 1, "num_replicas": 8, "devices": devices},
         ],
     }
-    loaded = load(PlanInputs(model=str(FIXTURES / "personaplex"), deploy_config=overlay))
+    inputs = PlanInputs(
+        model=str(FIXTURES / "personaplex"),
+        deploy_config=overlay,
+        fields=(GivenField(name="api_server_count", value=4, source="--api-server-count"),),
+    )
+    loaded = load(inputs)
     assert loaded.settings is not None, loaded.diagnostics
     request = PlanRequest(
         pipeline=PERSONAPLEX,
@@ -65,7 +70,6 @@ def test_eight_groups_are_shared_by_four_frontends() -> None:
         checkpoint=CheckpointPlan(path="/models/personaplex", config_hash=""),
         facts={},
         devices=Devices(kind="H200", count=8, memory_bytes=141 * 10**9, imaginary=True),
-        num_frontends=4,
     )
     plan = build(request).plan
     assert plan is not None

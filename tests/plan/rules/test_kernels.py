@@ -161,29 +161,27 @@ def test_the_short_form_and_the_default_contradict_each_other_in_one_file(toy: T
     ]
 
 
-def test_t62_the_short_form_of_the_command_line_replaces_the_default(toy: Toy) -> None:
-    """It keeps the roles of the file."""
-    deploy = listed({CONFIG: {"default": "FLASH_ATTN", "per_role": {"self": "SAGE_ATTN"}}})
-    overrides = {"s0": {SHORT: "TORCH_SDPA"}}
-    assert attention_of(toy, deploy, overrides=overrides) == {
-        "default": "TORCH_SDPA",
-        "per_role": {"self": "SAGE_ATTN"},
-    }
-    found = replace(toy, model=DENOISER).found(deploy, overrides=overrides)
-    assert found[1] == (
-        "PL098?: `diffusion_attention_backend` of `s0` replaces what a lower layer says"
-    )
-
-
-def test_t62_the_structured_choice_of_the_command_line_drops_the_short_form(toy: Toy) -> None:
-    """The other way round."""
-    deploy = listed({SHORT: "TORCH_SDPA"})
-    overrides = {"s0": {CONFIG: {"default": "FLASH_ATTN"}}}
-    assert attention_of(toy, deploy, overrides=overrides) == {"default": "FLASH_ATTN"}
-    found = replace(toy, model=DENOISER).found(deploy, overrides=overrides)
-    assert found[1] == (
-        "PL098?: `diffusion_attention_config.default` of `s0` replaces what a lower layer says"
-    )
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (
+            {CONFIG: {"default": "FLASH_ATTN", "per_role": {"self": "SAGE_ATTN"}}},
+            {SHORT: "TORCH_SDPA"},
+            {"default": "TORCH_SDPA", "per_role": {"self": "SAGE_ATTN"}},
+        ),
+        ({SHORT: "TORCH_SDPA"}, {CONFIG: {"default": "FLASH_ATTN"}}, {"default": "FLASH_ATTN"}),
+    ],
+)
+def test_t62_the_higher_layer_decides_and_roles_stay(
+    toy: Toy, lower: dict[str, object], upper: dict[str, object], expected: dict[str, object]
+) -> None:
+    """A file on top of another warns; the command line needs not, it is there to replace."""
+    assert attention_of(toy, listed(lower), listed(upper)) == expected
+    assert attention_of(toy, listed(lower), overrides={"s0": upper}) == expected
+    winner = next(iter(upper))
+    name = winner if winner == SHORT else f"{CONFIG}.default"
+    found = replace(toy, model=DENOISER).found(listed(lower), listed(upper))
+    assert found[1] == f"PL098?: `{name}` of `s0` replaces what a lower layer says"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The documented duplex example on the shipped pipeline, and runners where a model says more."""
+"""Model runners on platforms where a shipped model says more than others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import GivenField, PlanInputs
+from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import load
 from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.devices import Devices, devices_from
@@ -20,16 +20,14 @@ HOST: Final = Host(kind="cpu", count=None, memory_bytes=None)
 CATALOG: Final = Catalog.installed()
 
 
-def planned(folder: Path, deploy: object, devices: str, frontends: int = 1) -> PlanResult:
+def planned(folder: Path, deploy: object, devices: str) -> PlanResult:
     """Plan a shipped pipeline from a checkpoint that says nothing but its architecture."""
     (folder / "config.json").write_text('{"architectures": ["MossTTSLocalModel"]}', "utf-8")
     file = folder / "deploy.json"
     file.write_text(json.dumps(deploy), encoding="utf-8")
     found = devices_from(devices, HOST)
     assert isinstance(found, Devices)
-    flag = GivenField(name="api_server_count", value=frontends, source="--api-server-count")
-    inputs = PlanInputs(model=str(folder), deploy_config=file, fields=(flag,))
-    loaded = load(inputs, CATALOG, found.platform)
+    loaded = load(PlanInputs(model=str(folder), deploy_config=file), CATALOG, found.platform)
     assert loaded.settings is not None, loaded.diagnostics
     assert loaded.pipeline is not None
     request = PlanRequest(
@@ -40,32 +38,6 @@ def planned(folder: Path, deploy: object, devices: str, frontends: int = 1) -> P
         devices=found,
     )
     return build(request, CATALOG)
-
-
-def test_the_documented_example_of_several_frontends(tmp_path: Path) -> None:
-    """Eight complete groups on eight devices; four frontends with two groups and 16 sessions."""
-    everywhere = {"num_replicas": 8, "devices": "0,1,2,3,4,5,6,7"}
-    deploy = {
-        "base_config": "personaplex.yaml",
-        "duplex_session": {
-            "max_sessions": 64,
-            "replica_policy": "least_sessions",
-            "max_sessions_per_replica": 8,
-        },
-        "stages": [{"stage_id": 0, **everywhere}, {"stage_id": 1, **everywhere}],
-    }
-    result = planned(tmp_path, deploy, "8xH200", frontends=4)
-    assert result.diagnostics == ()
-    assert result.plan is not None
-    duplex = result.plan.session.duplex
-    assert duplex is not None
-    assert [frontend.groups for frontend in duplex.frontends] == [(0, 4), (1, 5), (2, 6), (3, 7)]
-    assert {frontend.capacity for frontend in duplex.frontends} == {16}
-    assert duplex.worker_sessions == 8
-    devices = [
-        {replica.ranks[0].device for replica in stage.replicas} for stage in result.plan.stages
-    ]
-    assert devices == [set(range(8)), set(range(8))]
 
 
 @pytest.mark.parametrize(

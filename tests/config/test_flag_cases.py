@@ -194,6 +194,14 @@ CASES: Final = (
         deploy=stages(s0={"tensor_parallel_size": 4}),
         gives={"dit.tp": 2, "dit.sp_ulysses": 2, "dit.world_size": 4},
     ),
+    Case(
+        name="T60 P02 a second home for a size is refused, with the one that there is",
+        line="--tensor-parallel-size 2",
+        model="picture",
+        deploy=stages(s0={"parallel_config": {"tensor_parallel_size": 4}}),
+        codes=("CF023",),
+        words=("`parallel_config` is not nested here", "`tensor_parallel_size: 4`"),
+    ),
     # --- attention -------------------------------------------------------------------------------
     Case(
         name="T62 the short flag replaces the default of the file and keeps the roles",

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from stagemesh.config.settings import Sourced
-from stagemesh.plan.build import PlanRequest, build
-from stagemesh.spec.origin import Layer, Origin
+from stagemesh.plan.build import build
 from tests.plan.making import TOY, Said, catalog, request, solo
 from tests.plan.rules.toys import DENOISER, MIXED, ONE, TWO, Toy, listed
 
@@ -113,35 +111,6 @@ def test_a_diffusion_stage_refuses_the_switch_and_names_what_it_has(toy: Toy) ->
     assert found.help == "write `lora_path`, with `lora_scale` and `lora_backend`"
     found = replace(toy, model=ONE).one(listed({"lora_path": "/a"}))
     assert found.help == "write `enable_lora: true`; requests bring the adapters"
-
-
-def flagged(name: str, value: object) -> PlanRequest:
-    """A flag for all stages of a pipeline by tokens with a denoiser at its end."""
-    flag = Origin(layer=Layer.GLOBAL, source=f"--{name.replace('_', '-')}")
-    base = request(MIXED)
-    first, last = base.settings.stages
-    first = replace(first, fields={name: Sourced(value=value, origin=flag)})
-    return replace(base, settings=replace(base.settings, stages=(first, last)))
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "codes"),
-    [
-        ("enable_lora", True, ["PL091"]),
-        ("max_cpu_loras", 2, ["PL091"]),
-        ("max_num_seqs", 2, []),
-    ],
-)
-def test_flags_for_all_stages_are_for_pipelines_of_one(
-    name: str, value: object, codes: list[str]
-) -> None:
-    """The help shows the override of a stage."""
-    found = build(flagged(name, value), catalog()).diagnostics
-    assert [each.code for each in found] == codes
-    if codes:
-        assert found[0].message == f"`{name}` cannot be given for all stages of several"
-        override = f"""--stage-overrides '{{"s0": {{"{name}": ...}}}}'"""
-        assert found[0].help == f"say it of one stage: `{override}`"
 
 
 def test_options_of_each_kind_live_side_by_side(toy: Toy) -> None:

@@ -14,7 +14,6 @@ from stagemesh.config.settings import Sourced
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stage import StageDraft
 from stagemesh.spec.diagnostic import Diagnostic, Note
-from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import ExecutionType
 
 _SWITCH: Final = "enable_lora"
@@ -34,7 +33,7 @@ _DEFAULT_BACKEND: Final = "peft"
 
 def lora(context: RuleContext) -> Ruling:
     """Refuse options without effect."""
-    found: list[Diagnostic] = list(_for_all_stages(context))
+    found: list[Diagnostic] = []
     for draft in context.drafts:
         if draft.stage.execution_type is ExecutionType.DIFFUSION:
             found += _diffusion(context, draft)
@@ -43,32 +42,11 @@ def lora(context: RuleContext) -> Ruling:
     return Ruling(diagnostics=tuple(found))
 
 
-def _for_all_stages(context: RuleContext) -> Iterator[Diagnostic]:
-    """Flags for all stages, where there are several: adapters fit the network of one."""
-    for name in (_SWITCH, *_NEEDING):
-        for draft, given in context.each(name):
-            is_denoiser = draft.stage.execution_type is ExecutionType.DIFFUSION
-            if _is_for_all(context, given) and not is_denoiser:
-                example = f'{{"{draft.stage.model_stage}": {{"{name}": ...}}}}'
-                yield Diagnostic(
-                    code="PL091",
-                    message=f"`{name}` cannot be given for all stages of several",
-                    origin=given.origin,
-                    help=f"say it of one stage: `--stage-overrides '{example}'`",
-                )
-                break
-
-
-def _is_for_all(context: RuleContext, given: Sourced[object]) -> bool:
-    """Whether a value was given once for several stages."""
-    return given.origin.layer is Layer.GLOBAL and len(context.pipeline.stages) > 1
-
-
 def _by_tokens(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
     if draft.choice.value(_SWITCH):
         return
     said = (_beyond_default(context, draft, name) for name in _NEEDING)
-    idle = [given for given in said if given is not None and not _is_for_all(context, given)]
+    idle = [given for given in said if given is not None]
     if idle:
         off = context.given(draft, _SWITCH)
         notes = [Note(message="another of them is here", origin=given.origin) for given in idle[1:]]

@@ -109,6 +109,20 @@ def test_an_unknown_flag_is_told_with_what_was_meant(
     assert help_text in shown.err.partition("help: ")[2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["plan"], 2), (["plan", "--deploy-config", "d.yaml"], 2), (["plan", ""], 1)],
+)
+def test_t63_a_model_has_to_be_named(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A deploy file is none, and neither is an empty word."""
+    assert main(arguments) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert ("MODEL" in shown.err) or ("error[MD" in shown.err)
+
+
 def test_unknown_flags_are_told_together_and_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     """Each once, with `--json` on standard output."""
     assert main(["plan", "m", "--x-y", "--x-y", "--omni", "--json"]) == 2

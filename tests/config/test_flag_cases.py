@@ -55,7 +55,7 @@ def strategy(stage: str, **entry: object) -> dict[str, object]:
 
 FOUR: Final = stages(s0={"devices": "0,1,2,3"}, s1={"devices": "4"}, s2={"devices": "4"})
 TWO: Final = stages(s0={"devices": "0,1"}, s1={"devices": "2"}, s2={"devices": "2"})
-ATTENTION: Final = {"default": "FLASH_ATTN", "per_role": {"cross": "TORCH_SDPA"}}
+ATTENTION: Final = {"default": "FLASH_ATTN", "per_role": {"cross": "SAGE_ATTN"}}
 MASTER: Final = "--omni-master-address 127.0.0.1 --omni-master-port 26000"
 BOTH: Final = (
     """--stage-overrides '{"0": {"text_encoder_tp_size": SIZE, "tensor_parallel_size": 2}}'"""
@@ -194,6 +194,14 @@ CASES: Final = (
         deploy=stages(s0={"tensor_parallel_size": 4}),
         gives={"dit.tp": 2, "dit.sp_ulysses": 2, "dit.world_size": 4},
     ),
+    Case(
+        name="T60 P02 a second home for a size is refused, with the one that there is",
+        line="--tensor-parallel-size 2",
+        model="picture",
+        deploy=stages(s0={"parallel_config": {"tensor_parallel_size": 4}}),
+        codes=("CF023",),
+        words=("`parallel_config` is not nested here", "`tensor_parallel_size: 4`"),
+    ),
     # --- attention -------------------------------------------------------------------------------
     Case(
         name="T62 the short flag replaces the default of the file and keeps the roles",
@@ -202,58 +210,57 @@ CASES: Final = (
         deploy=stages(s0={"diffusion_attention_config": ATTENTION}),
         gives={
             "dit.diffusion_attention_config.default": "TORCH_SDPA",
-            "dit.diffusion_attention_config.per_role.cross": "TORCH_SDPA",
+            "dit.diffusion_attention_config.per_role.cross": "SAGE_ATTN",
             "dit.diffusion_attention_backend": UNSET,
         },
+        codes=("PL099", "PL098"),
+        words=("--diffusion-attention-backend",),
     ),
     Case(
         name="T62 a whole configuration makes the file's short form void",
-        line="""-dac '{"per_role": {"cross": "TORCH_SDPA"}}'""",
+        line="""-dac '{"default": "TORCH_SDPA"}'""",
         model="picture",
         deploy=stages(s0={"diffusion_attention_backend": "FLASH_ATTN"}),
         gives={
-            "dit.diffusion_attention_config.per_role.cross": "TORCH_SDPA",
-            "dit.diffusion_attention_config.default": UNSET,
+            "dit.diffusion_attention_config.default": "TORCH_SDPA",
             "dit.diffusion_attention_backend": UNSET,
         },
+        codes=("PL099", "PL098"),
     ),
     Case(
-        name="T62 both at once must agree",
-        line="""--diffusion-attention-backend A -dac '{"default": "B"}'""",
+        name="T62 both at once contradict each other",
+        line="""--diffusion-attention-backend TORCH_SDPA -dac '{"default": "FLASH_ATTN"}'""",
         model="picture",
-        codes=("CF067",),
-        words=("`dit.diffusion_attention_config.default`", "--diffusion-attention-backend", "-dac"),
+        codes=("PL099", "PL097"),
+        words=("--diffusion-attention-backend", "-dac"),
     ),
     Case(
-        name="T62 the short form may be taken back",
+        name="T62 the short form of a file may be taken back",
         line="--set dit.diffusion_attention_backend=null",
         model="picture",
-        deploy=stages(s0={"diffusion_attention_config": ATTENTION}),
-        gives={
-            "dit.diffusion_attention_config.default": UNSET,
-            "dit.diffusion_attention_config.per_role.cross": "TORCH_SDPA",
-        },
+        deploy=stages(s0={"diffusion_attention_backend": "FLASH_ATTN"}),
+        gives={"dit.diffusion_attention_config": UNSET},
     ),
     # --- launch ----------------------------------------------------------------------------------
     Case(
         name="T64 several servers exclude models that denoise",
         line="--api-server-count 2",
         model="ar_dit",
-        codes=("PL085",),
-        words=("--> --api-server-count", "`dit`"),
+        codes=("CF082",),
+        words=("`--api-server-count` `2` excludes `diffusion` stages such as `dit`",),
     ),
     Case(
         name="T64 several servers exclude sleep mode, by flag",
         line="--api-server-count 2 --enable-sleep-mode",
-        codes=("PL085",),
-        words=("`enable_sleep_mode`", "`front`", "`mid`", "`tail`", "--enable-sleep-mode"),
+        codes=("CF082",),
+        words=("sleep mode of `front`, `mid`, `tail`", "--enable-sleep-mode"),
     ),
     Case(
         name="T64 several servers exclude sleep mode, of any stage",
         line="--api-server-count 2",
         deploy=stages(s1={"enable_sleep_mode": True}),
-        codes=("PL085",),
-        words=("`mid` has it", "deploy_config"),
+        codes=("CF082",),
+        words=("sleep mode of `mid`", "deploy_config"),
     ),
     Case(
         name="T64 what does not sleep may have several servers",

@@ -21,7 +21,6 @@ from stagemesh.config.flag_rules import (
     NEGATIVE_SPELLINGS,
     NO_FLAG,
     ONE_STAGE_ONLY,
-    SHORTHANDS,
     SPELLINGS,
 )
 from stagemesh.config.flag_table import FILE, Flag, load_flags
@@ -61,6 +60,8 @@ COMPANIONS: Final = {
     "omni_dp_size_local": ("stage_id", "omni_master_address", "omni_master_port"),
     "ray_address": ("worker_backend",),
     "omni_lb_policy": ("num_replicas",),
+    "hsdp_replicate_size": ("use_hsdp",),
+    "hsdp_shard_size": ("use_hsdp",),
 }
 """What a flag needs beside it."""
 VALUES: Final = {
@@ -144,9 +145,8 @@ def test_every_field_has_a_flag_or_a_reason_to_have_none() -> None:
 def test_everything_that_is_declared_about_flags_names_a_flag() -> None:
     """No rule outlives its field."""
     flagged = {flag.field for flag in FLAGS}
-    named = {*SPELLINGS, *NEGATIVE_SPELLINGS, *ONE_STAGE_ONLY, *FIRST_CHOICE, *SHORTHANDS}
+    named = {*SPELLINGS, *NEGATIVE_SPELLINGS, *ONE_STAGE_ONLY, *FIRST_CHOICE}
     named |= {name for names in GROUPS.values() for name in names}
-    named |= {whole for whole, _ in SHORTHANDS.values()}
     assert named <= flagged
 
 

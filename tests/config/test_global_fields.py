@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from stagemesh.config.inputs import PlanInputs, python_fields
+from stagemesh.config.load import load
+from stagemesh.spec.axis import DeployField
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
-from tests.config.flagged import codes_of, made_from, planned, python_made, text_of, value_in
+from tests.config.flagged import (
+    CATALOG,
+    codes_of,
+    made_from,
+    planned,
+    python_made,
+    text_of,
+    value_in,
+)
 from tests.config.speech import Speech, flag, stage, told, value
 
 MASTER = "--omni-master-address 127.0.0.1 --omni-master-port 26000"
@@ -181,14 +192,19 @@ def test_a_field_given_twice_with_one_value_is_fine(tmp_path: Path) -> None:
     assert planned(made).stages[0].values["axes.sp_ulysses.size"].origin == "--usp"
 
 
-def test_what_two_flags_say_of_one_axis_must_agree_and_is_told_once(tmp_path: Path) -> None:
-    """Once for all stages, not once for each."""
-    line = "--tensor-parallel-size 2 --tensor-parallel-size 2 --num-replicas 2"
-    assert made_from(tmp_path, line).diagnostics == ()
-    fields = {"diffusion_attention_backend": "a", "diffusion_attention_config": {"default": "b"}}
-    inputs = PlanInputs(model="", fields=python_fields(fields))
-    made = python_made(tmp_path, inputs, "two_dits")
-    assert codes_of(made) == ["CF067"]
+def test_what_two_fields_say_of_one_axis_must_agree_and_is_told_once(tmp_path: Path) -> None:
+    """Once for all stages, not once for each; a third party's axis may have such fields."""
+    mode = "ulysses_mode"
+    axis = next(each for each in CATALOG.axes.values() if each.field_for("mode") == mode)
+    twins = (*axis.deploy_fields, DeployField(name="other_mode", member="mode"))
+    axes = {**CATALOG.axes, axis.name: dataclasses.replace(axis, deploy_fields=twins)}
+    catalog = dataclasses.replace(CATALOG, axes=axes)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    for other, codes in (("strict", []), ("advanced_uaa", ["CF067"])):
+        fields = python_fields({mode: "strict", "other_mode": other, "ulysses_degree": 2})
+        deploy = {"pipeline": "two_dits"}
+        inputs = PlanInputs(model=str(tmp_path), deploy_config=deploy, fields=fields)
+        assert [found.code for found in load(inputs, catalog).diagnostics] == codes
 
 
 # --- adapters ------------------------------------------------------------------------------------

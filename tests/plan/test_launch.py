@@ -28,8 +28,8 @@ OPTIONS = {
     "stage_init_timeout": "--stage-init-timeout 3",
     "init_timeout": "--init-timeout 3",
 }
-SPOKEN_OF = ("api_server_count", "init_timeout")
-"""Options that the runtime acts on, or that another reason is about."""
+EXECUTED = ("init_timeout",)
+"""Options that the runtime acts on."""
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -41,15 +41,8 @@ def test_an_option_on_which_nothing_acts_makes_the_plan_not_runnable(
     assert name in given_options(plan.launch)
     flag = f"--{name.replace('_', '-')}"
     reason = f"the runtime does not act on `{flag}` yet"
-    assert (reason in plan.not_runnable) is (name not in SPOKEN_OF)
+    assert (reason in plan.not_runnable) is (name not in EXECUTED)
     assert plan.values[f"launch.{name}"].origin == flag
-
-
-def test_several_servers_are_one_reason(tmp_path: Path) -> None:
-    """The plan has them, and says that nothing starts them."""
-    plan = planned(made_from(tmp_path, "--api-server-count 2"))
-    assert plan.launch.api_server_count == 2
-    assert "nothing starts several frontends yet" in plan.not_runnable
 
 
 def test_an_option_that_says_what_happens_anyway_is_in_effect(tmp_path: Path) -> None:

@@ -141,7 +141,11 @@ AXIS = Axis(
     mesh_position=6,
     deploy_fields=(
         DeployField(name="tensor_parallel_size"),
-        DeployField(name="text_encoder_tp_size", member="text_encoder"),
+        DeployField(
+            name="text_encoder_tp_size",
+            member="text_encoder",
+            fits=frozenset({ExecutionType.DIFFUSION}),
+        ),
     ),
     options=Options,
     acts_alone=frozenset({"text_encoder"}),

@@ -6,14 +6,12 @@ is said of all, and two different values for one thing in one layer are an error
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.check import checker, hints
 from stagemesh.config.document import Document
-from stagemesh.config.flag_rules import SHORTHANDS
 from stagemesh.config.given import (
     Level,
     origin_of,
@@ -63,10 +61,10 @@ def read_command_line(
     launch = _launch(given[Level.LAUNCH], scope.stages, run)
     if (sampling := start.get("default_sampling_params")) is not None:
         entries += read_sampling(sampling, scope, run)
-    entries = agreeing(_written_out(entries), scope.stages, run)
+    entries = agreeing(entries, scope.stages, run)
     only = launch[_STAGE].value if _STAGE in launch else None
     fields = read_global_fields(given[Level.STAGE], scope, [*files, *entries], only, run)
-    fields = agreeing(_written_out(fields), scope.stages, run)
+    fields = agreeing(fields, scope.stages, run)
     fields += [patch for each in given[Level.PIPELINE] for patch in _pipeline_field(each, run)]
     if (policy := start.get("omni_lb_policy")) is not None:
         fields += read_policy(policy, scope, [*files, *entries, *fields], run)
@@ -96,21 +94,3 @@ def _pipeline_field(field: GivenField, run: Run) -> Iterator[Patch]:
     refused = value is not None and checker(annotation)(value, place, run) is UNSET
     given = UNSET if refused else value
     yield from patches_of(None, (field.name,), given, place, annotation)
-
-
-def _written_out(patches: Iterable[Patch]) -> Iterator[Patch]:
-    """Say shorthands as the members that they mean, and take back those of lower layers.
-
-    So a shorthand replaces that member alone, and the whole field makes a shorthand below it void.
-    """
-    for patch in patches:
-        meant = None if patch.value is UNSET else SHORTHANDS.get(str(patch.path[0]))
-        if meant is None:
-            yield patch
-        else:
-            if patch.value is not None:
-                yield dataclasses.replace(patch, path=meant[:1], value={})
-            yield dataclasses.replace(patch, path=meant)
-        for short, (whole, _) in SHORTHANDS.items():
-            if patch.path in ((short,), (whole,)) and patch.value is not UNSET:
-                yield dataclasses.replace(patch, path=(short,), value=None)

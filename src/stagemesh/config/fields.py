@@ -43,6 +43,8 @@ class StageField:
     @property
     def fits(self) -> frozenset[ExecutionType]:
         """Kinds of stage that a value for every stage reaches."""
+        if self.sets is not None and self.sets.fits is not None:
+            return self.sets.fits
         return self.kinds if self.axis is None else self.axis.fits
 
     def reaches(self, stage: StagePipelineConfig) -> bool:

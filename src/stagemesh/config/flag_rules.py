@@ -78,8 +78,3 @@ FIRST_CHOICE: Final[Mapping[str, ExecutionType]] = {
     "max_cpu_loras": ExecutionType.DIFFUSION,
 }
 """Fields that go to stages of that kind alone, and need no stage named, where there is one."""
-
-SHORTHANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "diffusion_attention_backend": ("diffusion_attention_config", "default"),
-}
-"""Fields that say one member of another field; on the command line they become that member."""

@@ -77,7 +77,8 @@ def _stage_flag(field: StageField, catalog: Catalog) -> Flag | None:
         is_size = field.sets.member in (SIZE, ENABLED)
         docs = {} if is_size else field_docs(field.axis.options)
         text = field.axis.summary if is_size else docs.get(field.sets.member, "")
-        kinds = field.axis.fits
+        text += "".join(f", with `{name}: {value}`" for name, value in field.sets.implies.items())
+        kinds = field.fits
         group = _PARALLEL if is_size else "options of axes"
     else:
         assert isinstance(field.declared_by, type)

@@ -25,7 +25,7 @@ from stagemesh.config.scope import Scope
 from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.engine import EngineSpec
-from stagemesh.spec.pipeline import ExecutionType, StagePipelineConfig
+from stagemesh.spec.pipeline import StagePipelineConfig
 
 
 def read_global_fields(
@@ -112,9 +112,7 @@ class _Reader:
         return takers
 
     def _takes(self, stage: StagePipelineConfig, field: StageField) -> bool:
-        if field.axis is not None:
-            return stage.execution_type in field.axis.fits
-        if field.declared_by in KIND_FIELDS and stage.execution_type in field.kinds:
+        if _is_of_kinds(field) and stage.execution_type in field.fits:
             return True
         engine = self._engines[stage.stage_id]
         return engine is not None and field.name in hints(engine.options)
@@ -186,12 +184,13 @@ class _Reader:
 
 def _owners(field: StageField, engines: Iterable[EngineSpec]) -> str:
     """Say whose a field is."""
-    if field.axis is not None:
-        kinds: Iterable[ExecutionType] = field.axis.fits
-    elif field.declared_by in KIND_FIELDS:
-        kinds = field.kinds
-    else:
+    if not _is_of_kinds(field):
         takers = [f"`{each.name}`" for each in engines if field.name in hints(each.options)]
         return f"`{field.name}` is an option of engine {', '.join(sorted(takers))}"
-    names = ", ".join(sorted(f"`{kind.value}`" for kind in kinds))
+    names = ", ".join(sorted(f"`{kind.value}`" for kind in field.fits))
     return f"`{field.name}` is a field of {names} stages"
+
+
+def _is_of_kinds(field: StageField) -> bool:
+    """Whether kinds of stage have the field, and not only engines."""
+    return field.axis is not None or field.declared_by in KIND_FIELDS

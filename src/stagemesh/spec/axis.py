@@ -151,6 +151,8 @@ class DeployField:
     """For one of several forms of a size: the options that tell it from the others."""
     pipeline_wide: bool = False
     """Whether the root of a deploy file may give it for every stage that it fits."""
+    fits: frozenset[ExecutionType] | None = None
+    """Kinds of stage that a value for every stage reaches; those of the axis where it is `None`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ exchange. So either composes with Ulysses, which splits heads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
 from stagemesh.spec.cost import Cost, CostView, Part, cuts

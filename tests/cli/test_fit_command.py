@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -80,11 +79,11 @@ def test_devices_of_the_models_own_file_are_freed_by_an_override(
     monkeypatch.setattr(Catalog, "installed", lambda: shipped)
     (tmp_path / "model" / "config.json").write_text('{"model_type": "toy"}', encoding="utf-8")
     assert main(["plan", "model", "--fit", "8xH200", "-o", "strategy.yaml"]) == 0
-    override = """--stage-overrides '{"thinker": {"devices": null}}'"""
+    override = "--set thinker.devices=null"
     assert override in capsys.readouterr().out
     assert override in Path("strategy.yaml").read_text(encoding="utf-8")
     flags = ["--devices", "8xH200", "--strategy-config", "strategy.yaml"]
-    assert main(["plan", "model", *flags, *shlex.split(override)]) == 0
+    assert main(["plan", "model", *flags, *override.split()]) == 0
     assert "stage_replica=5" in capsys.readouterr().out
 
 

@@ -54,7 +54,7 @@ error[PL010]: `thinker` lists `1` devices and needs `2`: `2` ranks
      |              ^
 note: `tp` = `2` is set here (tp2.yaml:3:24)
 help: list as many, for example with `--stage-overrides '{"0": {"devices": "0,1"}}'`; \
-this would fit: `--stage-overrides '{"thinker": {"tensor_parallel_size": 1}}'`
+this would fit: `--set thinker.tensor_parallel_size=1`
 
 1 error
 """

@@ -11,6 +11,7 @@ from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
 from stagemesh.plan.fit.render import fit_data, fit_text, speed_text
+from stagemesh.plan.fit.suggest import set_flags
 
 
 def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> int:
@@ -43,7 +44,7 @@ def _headline(fitted: Fitted, asked: FitRequest) -> tuple[str, ...]:
 
 def _overrides(fitted: Fitted) -> str:
     """What takes back the devices that the model's own deploy file names."""
-    return f" --stage-overrides '{json.dumps(fitted.overrides)}'" if fitted.overrides else ""
+    return f" {set_flags(fitted.overrides)}" if fitted.overrides else ""
 
 
 def _next(saved: str | None, flags: str) -> str:

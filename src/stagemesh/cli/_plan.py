@@ -6,7 +6,6 @@ import argparse
 import sys
 
 from stagemesh.cli._arguments import inputs_from
-from stagemesh.cli._fit import run_fit
 from stagemesh.cli._screen import show_diagnostics, write_text
 from stagemesh.config.host import read_host
 from stagemesh.plan.make import make
@@ -18,6 +17,8 @@ from stagemesh.plan.values import Plan
 def run(namespace: argparse.Namespace) -> int:
     """Plan, save and print; a valid plan is a success even if it cannot be run yet."""
     if namespace.fit is not None:
+        from stagemesh.cli._fit import run_fit  # noqa: PLC0415  only when asked for
+
         return run_fit(namespace, inputs_from(namespace), read_host())
     made = make(inputs_from(namespace), read_host())
     if made.plan is None:

@@ -8,8 +8,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.plan.build import build
-from stagemesh.plan.fit.suggest import with_suggestion
+from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
@@ -34,11 +33,19 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
     if prepared.request is None:
         return Made(plan=None, diagnostics=prepared.diagnostics, documents=prepared.documents)
     result = build(prepared.request, catalog)
-    found = with_suggestion(result.diagnostics, prepared.request, catalog)
-    diagnostics = (*prepared.diagnostics, *found)
+    diagnostics = (*prepared.diagnostics, *_helped(result, prepared.request, catalog))
     failed = any(each.is_error for each in diagnostics)
     return Made(
         plan=None if failed else result.plan,
         diagnostics=diagnostics,
         documents=prepared.documents,
     )
+
+
+def _helped(result: PlanResult, request: PlanRequest, catalog: Catalog) -> tuple[Diagnostic, ...]:
+    """Add the layout that would fit to what stands against one that does not."""
+    if result.plan is not None:
+        return result.diagnostics
+    from stagemesh.plan.fit.suggest import with_suggestion  # noqa: PLC0415  only when it fails
+
+    return with_suggestion(result.diagnostics, request, catalog)

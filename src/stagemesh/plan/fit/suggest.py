@@ -23,7 +23,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, object]]
-"""Stage fields by stage name, as `--stage-overrides` takes them."""
+"""Stage fields by stage name."""
 
 _LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL130")
 """Beginnings of the codes that another layout can answer."""
@@ -48,9 +48,18 @@ def with_suggestion(
     overrides = suggest(request, catalog)
     if not overrides:
         return tuple(diagnostics)
-    text = f"this would fit: `--stage-overrides '{json.dumps(overrides)}'`"
+    text = f"this would fit: `{set_flags(overrides)}`"
     helped = replace(wrong[0], help="; ".join(filter(None, (wrong[0].help, text))))
     return tuple(helped if found is wrong[0] else found for found in diagnostics)
+
+
+def set_flags(overrides: Overrides) -> str:
+    """Write overrides as they are typed."""
+    return " ".join(
+        f"--set {stage}.{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for stage, fields in overrides.items()
+        for name, value in fields.items()
+    )
 
 
 def suggest(request: PlanRequest, catalog: Catalog) -> Overrides | None:

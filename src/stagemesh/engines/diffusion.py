@@ -48,9 +48,9 @@ _COLOURS: Final = 3
 def _memory(given: MemoryInput) -> MemoryEstimate | None:
     """Weights of one rank, and the larger one of what denoising and decoding hold."""
     parts, width = _components(given), _element_bytes(given)
-    whole = sum(_named(parts, _DENOISERS).values())
-    if not whole:
+    if not parts:
         return None
+    whole = sum(_named(parts, _DENOISERS).values())
     experts = expert_bytes(given, whole, width)
     kept = given.cut(Part.LAYERS) * given.cut(Part.SHARDS)
     denoiser = -(-sliced_bytes(given, whole, experts) // kept)
@@ -100,12 +100,15 @@ def _forward(given: MemoryInput) -> Forward | None:
 
 
 def _components(given: MemoryInput) -> Mapping[str, int]:
-    """Bytes of each component; all of it is the denoiser where nothing else is known."""
-    facts = given.facts
-    if _named(facts.component_bytes, _DENOISERS):
-        return facts.component_bytes
-    network = weight_bytes(given, None)
-    return {**facts.component_bytes, **({} if network is None else {_DENOISERS[0]: network})}
+    """Bytes of each component; all of it is the denoiser where nothing else is known.
+
+    Empty where the size of the denoiser is not known, unless the stage only decodes.
+    """
+    parts, network = given.facts.component_bytes, weight_bytes(given, None)
+    is_decoder = bool(parts) and network is not None and _named(parts, _DECODERS) == parts
+    if is_decoder or _named(parts, _DENOISERS):
+        return parts
+    return {} if network is None else {**parts, _DENOISERS[0]: network}
 
 
 def _named(parts: Mapping[str, int], starts: tuple[str, ...]) -> Mapping[str, int]:

@@ -34,7 +34,9 @@ def split(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     denoising = {name: known[name] for name in (*parts.denoisers, *parts.others)}
     return {
         "text_encoder": _encoding(configs, parts),
-        "denoiser": _denoising(configs, parts, denoising),
+        "denoiser": replace(
+            _denoising(configs, parts, denoising), output_pixels=None, output_frames=None
+        ),
         "vae": _weighed(_decoding(configs, parts, decoders), configs, decoders),
     }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from stagemesh.cli._main import main
 from stagemesh.plan.save import to_json
 from stagemesh.plan.saved import open_saved
 from stagemesh.plan.values import Plan
@@ -264,6 +265,20 @@ def test_a_degree_for_every_stage_passes_those_that_exclude_its_axis() -> None:
     deploy = {"pipeline": "sd3_split", "data_parallel_size": 2, "dtype": "bfloat16"}
     plan = planned(FIXTURES / "sd3", {}, deploy)
     assert worlds(plan) == {"text_encoder": (2, 1), "denoiser": (2, 1), "vae": (1, 1)}
+
+
+@pytest.mark.parametrize(("pipeline", "ranks"), [("sd3_split", 4), ("sd3", 1)])
+def test_the_flag_for_the_text_encoder_leads_to_its_stage(
+    pipeline: str, ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T65: it is the degree of that stage, and an option of `tp` where there is none."""
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(f"pipeline: {pipeline}\n", encoding="utf-8")
+    flags = ["--text-encoder-tp-size", str(ranks), "--devices", "8xH200", "--json"]
+    assert main(["plan", str(FIXTURES / "sd3"), "--deploy-config", str(deploy), *flags]) == 0
+    stage = json.loads(capsys.readouterr().out)["stages"][0]
+    assert stage["world_size"] == ranks
+    assert [axis["axis"] for axis in stage["axes"]] == ["tp"]
 
 
 def test_guidance_is_checked_at_the_denoiser_of_a_split() -> None:

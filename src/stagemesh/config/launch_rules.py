@@ -1,15 +1,14 @@
-"""Which launch options need or exclude which others, and what several servers exclude."""
+"""Which launch options need or exclude which others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, TypeAlias
 
 from stagemesh.config.launch import NO_STAGE, LaunchOptions
-from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.config.settings import Sourced
 from stagemesh.spec.diagnostic import Diagnostic, Note
-from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 
 Given: TypeAlias = Mapping[str, Sourced[object]]
 """Launch options by name, as far as they were given and are of their type."""
@@ -92,10 +91,8 @@ _EXCLUDES: Final = (
 )
 
 
-def launch_findings(
-    given: Given, pipeline: PipelineConfig, stages: tuple[StageSettings, ...]
-) -> Iterator[Diagnostic]:
-    """Say everything that is wrong with the launch options together, and with these stages."""
+def launch_findings(given: Given) -> Iterator[Diagnostic]:
+    """Say everything that is wrong with the launch options together."""
     on = {name: said for name, said in given.items() if said.value != _DEFAULTS[name]}
     yield from _missing(on)
     for rule in _EXCLUDES:
@@ -105,8 +102,6 @@ def launch_findings(
     if "headless" in on and "stage_id" in on and on["stage_id"].value == NO_STAGE:
         help_text = "name the stage that it runs, or leave `--headless` out"
         yield _contradiction(on["headless"], on["stage_id"], help_text)
-    if "api_server_count" in on:
-        yield from _not_shared(on["api_server_count"], pipeline, stages)
 
 
 def flag_name(field: str) -> str:
@@ -139,42 +134,3 @@ def _contradiction(said: Sourced[object], other: Sourced[object], help_text: str
         notes=(Note(message="the other one is given here", origin=other.origin),),
         help=help_text,
     )
-
-
-def _not_shared(
-    said: Sourced[object], pipeline: PipelineConfig, stages: tuple[StageSettings, ...]
-) -> Iterator[Diagnostic]:
-    """Say which stages cannot be shared by several API servers."""
-    asleep = {
-        stage.name: found.origin
-        for stage in stages
-        if (found := stage.fields.get("enable_sleep_mode")) is not None and found.value
-    }
-    if asleep:
-        notes = tuple(
-            Note(message=f"`{name}` may sleep because of this", origin=origin)
-            for name, origin in asleep.items()
-        )
-        yield _excluded(said, f"sleep mode of {_listed(asleep)}", notes)
-    denoising = [
-        stage.model_stage
-        for stage in pipeline.stages
-        if stage.execution_type is ExecutionType.DIFFUSION
-    ]
-    if denoising:
-        kind = ExecutionType.DIFFUSION.value
-        yield _excluded(said, f"`{kind}` stages such as {_listed(denoising)}")
-
-
-def _excluded(said: Sourced[object], what: str, notes: tuple[Note, ...] = ()) -> Diagnostic:
-    return Diagnostic(
-        code="CF082",
-        message=f"`{said.origin.source}` `{said.value}` excludes {what}",
-        origin=said.origin,
-        notes=notes,
-        help="leave it out: one API server serves such a model",
-    )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)

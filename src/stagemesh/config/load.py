@@ -178,5 +178,5 @@ class _Loading:
         stages, axes = Stages(pipeline=pipeline), self._catalog.axes
         self._run.findings.extend(meet_strategy(patches, stages, axes))
         settings = settle(patches, pipeline, self._catalog, self._fields, self._run)
-        self._run.findings.extend(launch_findings(self._launch, pipeline, settings.stages))
+        self._run.findings.extend(launch_findings(self._launch))
         return replace(settings, launch=self._launch)

@@ -10,8 +10,8 @@ from stagemesh.config.launch_rules import flag_name
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.values import Plan
 
-_EXECUTED: Final = frozenset({"init_timeout"})
-"""Options that the runtime acts on."""
+_ELSEWHERE: Final = frozenset({"api_server_count", "init_timeout"})
+"""Options that the runtime acts on, or that the reasons of the frontends are about."""
 
 
 def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
@@ -23,7 +23,7 @@ def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
 def launch_reasons(options: LaunchOptions) -> Iterator[str]:
     """Say which options nothing acts on yet."""
     for name in given_options(options):
-        if name not in _EXECUTED:
+        if name not in _ELSEWHERE:
             yield f"the runtime does not act on `{flag_name(name)}` yet"
 
 

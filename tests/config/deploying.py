@@ -156,3 +156,11 @@ def said(loaded: Loaded, stage: str, path: str) -> Sourced[object] | Unset:
     for name in rest:
         given = None if given is None else given.parts.get(name)
     return UNSET if given is None else given
+
+
+def values(show: Show, path: str, **inputs: object) -> list[object]:
+    """Return what was said about each stage; everything must have been well."""
+    loaded = show.load(**inputs)  # type: ignore[arg-type]
+    assert loaded.diagnostics == ()
+    given = [said(loaded, stage.model_stage, path) for stage in PIPELINE.stages]
+    return [each if isinstance(each, Unset) else each.value for each in given]

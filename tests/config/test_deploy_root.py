@@ -1,4 +1,4 @@
-"""The root of deploy files: values for every stage, sections for platforms, edges, refused keys."""
+"""The root of deploy files: values for every stage, and keys that belong elsewhere."""
 
 from __future__ import annotations
 
@@ -6,26 +6,10 @@ import dataclasses
 
 import pytest
 
-from stagemesh.config.schema import PLATFORMS
-from stagemesh.config.settings import EdgeSettings
-from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.unset import UNSET
-from tests.config.deploying import CATALOG, PIPELINE, Show, chain, said
+from tests.config.deploying import CATALOG, PIPELINE, Show, chain, said, values
 from tests.config.speech import told
-
-STAGES = ("thinker", "talker", "code2wav", "painter")
-
-
-def values(show: Show, path: str, **inputs: object) -> list[object]:
-    """Return what was said about each stage; everything must have been well."""
-    loaded = show.load(**inputs)  # type: ignore[arg-type]
-    assert told(loaded) == []
-    given = [said(loaded, name, path) for name in STAGES]
-    return [each if each is UNSET else each.value for each in given]
-
-
-# --- values for every stage ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,9 +88,6 @@ def test_a_strategy_meets_a_value_of_the_root_as_any_other(show: Show) -> None:
     strategy = {"strategies": {"talker": [{"axis": "dp", "size": 4}]}}
     (found,) = show.load(strategy_config=strategy).diagnostics
     assert (found.code, str(found.notes[0].origin)) == ("AX006", "deploy.yaml:1:21")
-
-
-# --- keys that belong elsewhere ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -227,189 +208,6 @@ def test_replicas_of_a_group_are_named_by_number_however_they_are_written(show: 
     loaded = show.load({"duplex_session": {}})
     assert loaded.settings is not None
     assert loaded.settings.fields["duplex_session"].value.groups is None  # type: ignore[attr-defined]
-
-
-# --- sections for platforms ----------------------------------------------------------------------
-
-SECTIONS = """\
-cuda_mps: true
-model_runner: v1
-stages:
-- {stage_id: 0, max_num_seqs: 1, env: {A: a}}
-platforms:
-  cuda:
-    model_runner: v2
-    stages:
-    - {stage_id: 0, max_num_seqs: 2, env: {B: b}, data_parallel_size: 2}
-    - {stage_id: 3, max_num_seqs: 3}
-  rocm:
-    cuda_mps: false
-  npu:
-"""
-
-
-def test_only_the_section_of_the_platform_holds(show: Show) -> None:
-    """On top of everything else in the file; stages that it does not list may appear."""
-    show.write({"deploy.yaml": SECTIONS})
-    assert values(show, "max_num_seqs", platform="cuda") == [2, UNSET, UNSET, 3]
-    assert values(show, "axes.dp.size", platform="cuda") == [2, UNSET, UNSET, UNSET]
-    assert values(show, "env", platform="cuda")[0] == {"A": "a", "B": "b"}
-    assert values(show, "model_runner", platform="cuda") == ["v2"] * 4
-    for platform in (None, "rocm", "npu", "cpu"):
-        assert values(show, "max_num_seqs", platform=platform) == [1, UNSET, UNSET, UNSET]
-        assert values(show, "model_runner", platform=platform) == ["v1"] * 4
-    for platform, expected in (("cuda", True), ("rocm", False)):
-        loaded = show.load(platform=platform)
-        assert loaded.settings is not None
-        assert loaded.settings.fields["cuda_mps"].value is expected
-
-
-def test_values_of_a_section_are_of_its_layer(show: Show) -> None:
-    """With the place in the section, and what they replaced."""
-    show.write({"deploy.yaml": SECTIONS})
-    given = said(show.load(platform="cuda"), "thinker", "max_num_seqs")
-    assert given is not UNSET
-    assert chain(given) == [(2, "deploy.yaml:9:35"), (1, "deploy.yaml:4:31")]
-    assert given.origin.layer is Layer.PLATFORM
-    assert given.origin.path == "platforms.cuda.stages[0].max_num_seqs"
-
-
-@pytest.mark.parametrize(
-    ("overlay", "expected"),
-    [
-        ("platforms: ~", 1),
-        ("platforms: {cuda: ~}", 1),
-        ("platforms: {cuda: {stages: ~}}", 1),
-        ("platforms: {npu: ~}", 2),
-        ("platforms: {cuda: {model_runner: ~}}", 2),
-        ("stages: ~", 2),
-        ("stages: ~\nplatforms: ~", UNSET),
-        ("stages: []", 2),
-    ],
-)
-def test_null_takes_away_what_lower_files_say(show: Show, overlay: str, expected: object) -> None:
-    """A section, all of them, or all entries of stages."""
-    show.write({"base.yaml": SECTIONS, "deploy.yaml": f"base_config: base.yaml\n{overlay}\n"})
-    assert values(show, "max_num_seqs", platform="cuda")[0] == expected
-
-
-def test_every_section_is_checked_and_says_what_it_may_hold(show: Show) -> None:
-    """Also those of other platforms."""
-    show.write(
-        {
-            "deploy.yaml": "platforms:\n  npu: {dtype: a, cuda_mps: 1, model_runner: v3}\n"
-            "  xpu: {stages: [{stage_id: 9}, {stage_id: 0, devices: a}]}\n"
-            "  musa: []\n  cpu: {stages: {}}\n  1: {}\n"
-        }
-    )
-    loaded = show.load(platform="cuda")
-    assert [line.partition(" must ")[0] for line in told(loaded)] == [
-        "CF010 deploy.yaml:2:9: unknown key `dtype` in `platforms.npu`",
-        "CF012 deploy.yaml:2:29: `platforms.npu.cuda_mps`",
-        "CF013 deploy.yaml:2:46: `platforms.npu.model_runner` does not take `v3`",
-        "CF020 deploy.yaml:3:29: no stage `9` in this pipeline",
-        "CF013 deploy.yaml:3:56: `thinker.devices`",
-        "CF012 deploy.yaml:4:9: `platforms.musa`",
-        "CF012 deploy.yaml:5:17: `platforms.cpu.stages`",
-        "CF030 deploy.yaml:6:3: unknown platform `1`",
-    ]
-    assert loaded.diagnostics[0].help == "allowed here: `cuda_mps`, `model_runner`, `stages`"
-    assert "with any of `stages`, `model_runner`, `cuda_mps`" in loaded.diagnostics[5].message
-    show.write({"deploy.yaml": "platforms: [cuda]"})
-    (found,) = told(show.load())
-    assert found.startswith("CF012 deploy.yaml:1:12: `platforms` must be a mapping from platforms")
-
-
-def test_a_plan_takes_the_section_of_its_devices(show: Show) -> None:
-    """CPU slots, and imaginary devices by their vendor."""
-    show.write(
-        {
-            "deploy.yaml": "platforms:\n"
-            + "".join(
-                f"  {name}: {{stages: [{{stage_id: 0, max_num_seqs: {index + 1}}}]}}\n"
-                for index, name in enumerate(PLATFORMS)
-            )
-        }
-    )
-    for devices, platform in ((UNSET, "cpu"), ("8xH200", "cuda"), ("8xMI300X", "rocm")):
-        plan = show.make(devices=devices).plan
-        assert plan is not None
-        assert plan.stage(0).engine_args["max_num_seqs"] == PLATFORMS.index(platform) + 1
-
-
-# --- edges ---------------------------------------------------------------------------------------
-
-
-def test_edges_are_named_by_numbers_or_names(show: Show) -> None:
-    """And keep their settings and their place."""
-    show.write(
-        {
-            "deploy.yaml": "edges:\n- {from: thinker, to: 1, connector: a, window_size: -1}\n"
-            "- {from: 1, to: code2wav, max_inflight: 2}\n"
-        }
-    )
-    loaded = show.load()
-    assert told(loaded) == []
-    assert loaded.settings is not None
-    place = Origin(layer=Layer.DEPLOY, source="")
-    first = EdgeSettings(
-        source=0, target=1, connector="a", window_size=-1, max_inflight=None, origin=place
-    )
-    second = EdgeSettings(
-        source=1, target=2, connector=None, window_size=None, max_inflight=2, origin=place
-    )
-    assert loaded.settings.edges == (first, second)
-    assert [str(edge.origin) for edge in loaded.settings.edges] == [
-        "deploy.yaml:2:3",
-        "deploy.yaml:3:3",
-    ]
-    show.write({"over.yaml": "base_config: deploy.yaml\nedges: ~\n"})
-    loaded = show.load("over.yaml")
-    assert loaded.settings is not None
-    assert loaded.settings.edges == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{}", "CF012 deploy.yaml:1:8: `edges` must be a list of edges, got a mapping"),
-        ("[a]", "CF012 deploy.yaml:1:9: `edges[0]` must be a mapping with `from` and `to`"),
-        ("[{to: 1}]", "CF011 deploy.yaml:1:9: `edges[0].from` is missing"),
-        ("[{from: 0}]", "CF011 deploy.yaml:1:9: `edges[0].to` is missing"),
-        ("[{from: true, to: 1}]", "CF012 deploy.yaml:1:16: `edges[0].from` must be the number or"),
-        ("[{from: 9, to: 1}]", "CF020 deploy.yaml:1:16: no stage `9` in this pipeline"),
-        ("[{from: thinkr, to: 1}]", "CF020 deploy.yaml:1:16: no stage `thinkr` in this pipeline"),
-        ("[{from: 0, to: 2}]", "CF034 deploy.yaml:1:9: no edge `0 -> 2` in this pipeline"),
-        (
-            "[{from: 0, to: 1}, {from: thinker, to: talker}]",
-            "CF035 deploy.yaml:1:27: edge `0 -> 1` is given twice",
-        ),
-        ("[{from: 0, to: 1, windw: 1}]", "CF010 deploy.yaml:1:26: unknown key `windw` in `edges"),
-        ("[{from: 0, to: 1, max_inflight: 0}]", "CF013 deploy.yaml:1:40: `edges[0].max_inflight`"),
-        ("[{from: 0, to: 1, window_size: 1.0}]", "CF012 deploy.yaml:1:39: `edges[0].window_size`"),
-        ("[{from: !x 0, to: 1}]", "CF005 deploy.yaml:1:16: tag `!x` is not supported"),
-    ],
-)
-def test_a_wrong_edge_is_told_once(show: Show, text: str, expected: str) -> None:
-    """Which edges there are is the pipeline's affair."""
-    show.write({"deploy.yaml": f"edges: {text}"})
-    (found,) = told(show.load())
-    assert found.startswith(expected)
-
-
-def test_a_missing_edge_is_answered_with_those_that_exist(show: Show) -> None:
-    """A pipeline of one stage has none."""
-    (found,) = show.load({"edges": [{"from": 3, "to": 0}]}).diagnostics
-    assert found.help == "edges of `show`: `0 -> 1`, `0 -> 3`, `1 -> 2`"
-    alone = dataclasses.replace(PIPELINE, stages=PIPELINE.stages[:1])
-    alone = dataclasses.replace(
-        alone,
-        stages=(dataclasses.replace(alone.stages[0], final_output=True, final_output_type="x"),),
-    )
-    models = (dataclasses.replace(CATALOG.models[0], pipeline=alone),)
-    catalog = dataclasses.replace(CATALOG, models=models)
-    (found,) = show.load({"edges": [{"from": 0, "to": 0}]}, catalog=catalog).diagnostics
-    assert found.help == "edges of `show`: none"
 
 
 def test_kinds_of_stage_are_what_the_fixture_says() -> None:

@@ -2,56 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from stagemesh.config.inputs import ConfigInput, PlanInputs, python_fields
-from stagemesh.spec.unset import UNSET, Unset
+from stagemesh.config.inputs import PlanInputs, python_fields
+from stagemesh.spec.unset import UNSET
+from tests.config.flag_case import Case, stages, strategy
 from tests.config.flagged import codes_of, made_from, planned, python_made, text_of, value_in
 from tests.config.speech import flag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """What is typed over which files, and what comes of it."""
-
-    name: str
-    """The case and what it is about."""
-    line: str
-    """What is typed behind MODEL."""
-    alias: str | None = None
-    """What is typed behind `--text-encoder-tp-size`, a name that one of the pipelines has."""
-    model: str = "demo"
-    """The pipeline."""
-    deploy: ConfigInput | Unset = UNSET
-    """Deploy file."""
-    strategy: ConfigInput | Unset = UNSET
-    """Strategy file."""
-    gives: Mapping[str, object] = field(default_factory=dict)
-    """Values of the plan."""
-    codes: tuple[str, ...] = ()
-    """Codes of what is told."""
-    words: tuple[str, ...] = ()
-    """What the text of that contains."""
-
-
-def stages(**devices: object) -> dict[str, object]:
-    """Return a deploy file with fields by stage number, such as `s0={"devices": "0"}`."""
-    entries = [
-        {"stage_id": int(name[1:]), **(given if isinstance(given, dict) else {})}
-        for name, given in devices.items()
-    ]
-    return {"stages": entries}
-
-
-def strategy(stage: str, **entry: object) -> dict[str, object]:
-    """Return a strategy of one axis."""
-    return {"strategies": {stage: [entry]}}
-
 
 FOUR: Final = stages(s0={"devices": "0,1,2,3"}, s1={"devices": "4"}, s2={"devices": "4"})
 TWO: Final = stages(s0={"devices": "0,1"}, s1={"devices": "2"}, s2={"devices": "2"})

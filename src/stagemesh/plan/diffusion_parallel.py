@@ -25,7 +25,7 @@ from stagemesh.spec.pipeline import ExecutionType
 SOURCE: Final = "parallel_config"
 """How messages call the values of a `DiffusionParallelConfig`."""
 
-_STAGE: Final = "diffusion"
+_STAGE: Final = "stage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

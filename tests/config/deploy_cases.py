@@ -66,6 +66,15 @@ CASES: Final = (
         ),
     ),
     Case(
+        name="T34 the same value in both is fine, and null takes lower options back",
+        files={
+            "base.yaml": stages("engine_extras: {share: 0.5}", "engine_extras: {share: 0.5}"),
+            "deploy.yaml": "base_config: base.yaml\n"
+            + stages("max_num_seqs: 2, engine_extras: {max_num_seqs: 2}", "engine_extras: ~"),
+        },
+        values={"thinker.max_num_seqs": 2, "thinker.share": 0.5, "talker.share": UNSET},
+    ),
+    Case(
         name="T34 engine options merge by key at any depth",
         files={
             "base.yaml": stages("engine_extras: {profiler_config: {kind: torch, deep: {a: 1}}}"),

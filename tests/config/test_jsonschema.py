@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import runpy
 import sys
@@ -14,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import stagemesh.config.jsonschema
-from stagemesh.config.check import Pattern
+from stagemesh.config.check import Forbidden, Pattern
 from stagemesh.config.docs import field_docs
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.jsonschema import deploy_schema, main, schema_of, strategy_schema
@@ -236,3 +237,32 @@ class Colour(Enum):
 def test_each_annotation_has_its_schema(annotation: object, schema: object) -> None:
     """The same annotations as the walker takes."""
     assert json.loads(json.dumps(schema_of(annotation))) == schema
+
+
+def test_what_one_layer_says_may_be_null_and_incomplete() -> None:
+    """Each kind of schema takes `null` in its own way; what takes anything does already."""
+
+    @dataclasses.dataclass
+    class Part:
+        number: int
+        choice: Colour
+        anything: object
+        either: int | str
+        name: Annotated[str, Forbidden(regex="A", reason="", remedy="")]
+
+    assert schema_of(Part, partial=True) == {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "number": {"type": ["integer", "null"]},
+            "choice": {"enum": ["red", None]},
+            "anything": {},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+            "name": {
+                "anyOf": [
+                    {"type": "string", "not": {"anyOf": [{"pattern": "^(A)$"}]}},
+                    {"type": "null"},
+                ]
+            },
+        },
+    }

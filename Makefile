@@ -5,7 +5,7 @@
 #   make test     everything that CI runs
 #   make bench    every script in benchmarks/, one JSON object each
 #   make nightly  the long forms of the tests
-#   make schemas  write schemas/ and the table of flags anew
+#   make schemas  write schemas/, the table of flags and docs/reference/ anew
 #   make clean    remove what the other targets made
 
 SHELL := bash
@@ -46,13 +46,14 @@ $(PLANNER): pyproject.toml constraints.txt
 	touch $@
 
 gates: $(INSTALLED)
-	@echo "==> format, lint, types, imports, schemas"
+	@echo "==> format, lint, types, imports, schemas, reference"
 	$(BIN)/ruff format --check --quiet src tests benchmarks
 	$(BIN)/ruff check --quiet src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m stagemesh.config.jsonschema --check
 	$(BIN)/python -m stagemesh.config.flags --check
+	$(BIN)/python -m stagemesh.cli._reference --check
 
 check: gates
 	@echo "==> fast tests"
@@ -94,6 +95,7 @@ demo: $(INSTALLED)
 schemas: $(INSTALLED)
 	@$(BIN)/python -m stagemesh.config.jsonschema
 	$(BIN)/python -m stagemesh.config.flags
+	@$(BIN)/python -m stagemesh.cli._reference
 
 clean:
 	@rm -rf .venv .venv-plan .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \

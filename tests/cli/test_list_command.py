@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 
+from stagemesh.cli._list import _models
 from stagemesh.cli._main import main
 from stagemesh.cli.list import KINDS
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
 
 NAMES = {
@@ -26,7 +30,7 @@ def test_every_plug_in_has_a_line(kind: str, capsys: pytest.CaptureFixture[str])
     lines = shown.out.splitlines()
     assert shown.err == ""
     assert lines[0].startswith("name ")
-    assert {line.split()[0] for line in lines[1:-2]} == NAMES[kind]
+    assert {line.split()[0] for line in lines[1 : lines.index("")]} == NAMES[kind]
     assert lines[-1] == f"next: `stagemesh list {kind} --json` tells more"
 
 
@@ -76,3 +80,16 @@ def test_an_axis_says_which_engines_execute_it(capsys: pytest.CaptureFixture[str
     for axis in json.loads(capsys.readouterr().out)["axes"]:
         executing = [each.name for each in ENGINES.declarations() if axis["name"] in each.executes]
         assert axis["executed_by"] == executing
+
+
+def test_the_axes_of_every_stage_run_or_are_planned() -> None:
+    """None is missing, and none is both."""
+    for model in _models():
+        for support in cast("list[dict[str, list[str]]]", model["support"]):
+            kind = support["execution_type"]
+            fitting = [axis.name for axis in AXES.declarations() if _fits(axis, str(kind))]
+            assert sorted([*support["runs"], *support["plans"]]) == fitting
+
+
+def _fits(axis: Axis, kind: str) -> bool:
+    return ExecutionType(kind) in axis.fits

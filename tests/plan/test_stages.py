@@ -244,7 +244,7 @@ def test_every_given_value_is_listed_with_its_place_and_what_it_replaced() -> No
     assert set(values) == {"axes.sp_ulysses.size", "axes.sp_ulysses.mode", "devices"}
     size = values["axes.sp_ulysses.size"]
     assert (size.value, size.layer, size.origin) == (2, "strategy", "high.yaml:1:3")
-    assert size.superseded == ((4, "low.yaml:1:3"),)
+    assert [(old.value, old.origin) for old in size.superseded] == [(4, "low.yaml:1:3")]
 
 
 def test_hooks_and_kernels_are_listed_in_the_order_they_are_bound() -> None:

@@ -60,6 +60,7 @@ AXIS = Axis(
         ExecutionType.DIFFUSION: ("tp", "sp_ulysses", "sp_ring", "cfg", "dp"),
     },
     overlay=("dp", "cfg", "sp_ring", "sp_ulysses", "tp"),
+    needs=("a mixture of experts, whose number divides by its size",),
     check=_check,
     cuts=cuts(Part.EXPERTS),
     cost=_cost,

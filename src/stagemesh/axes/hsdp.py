@@ -119,6 +119,10 @@ AXIS = Axis(
     },
     options=Options,
     settle=_settle,
+    needs=(
+        "its size is the number of ranks of the stage",
+        "`shard` x `replicate` is its size",
+    ),
     check=_check,
     cuts=_cuts,
     cost=_cost,

@@ -45,6 +45,7 @@ AXIS = Axis(
     owner=Owner.ENGINE,
     mesh_position=2,
     deploy_fields=(DeployField(name="pipeline_parallel_size", pipeline_wide=True),),
+    needs=("at least as many layers as its size",),
     check=_check,
     cuts=cuts(Part.LAYERS),
     cost=_cost,

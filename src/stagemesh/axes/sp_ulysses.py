@@ -137,6 +137,7 @@ AXIS = Axis(
         DeployField(name="sequence_parallel_size", member="sequence_parallel_size"),
     ),
     options=Options,
+    needs=("nothing; with `mode: strict`, heads divide by sp_ulysses x tp",),
     check=_check,
     cuts=cuts(Part.TOKENS),
     cost=_cost,

@@ -149,6 +149,10 @@ AXIS = Axis(
     ),
     options=Options,
     acts_alone=frozenset({"text_encoder"}),
+    needs=(
+        "attention heads, hidden and feed-forward channels divide by its size",
+        "few kv heads are copied where its size divides by them",
+    ),
     check=_check,
     cuts=_cuts,
     cost=_cost,

@@ -70,6 +70,7 @@ AXIS = Axis(
     ),
     needs_fields=_needs,
     options=Options,
+    needs=("at most as many ranks as the stage has",),
     check=_check,
     cuts=_cuts,
     cost=_cost,

@@ -8,15 +8,20 @@ from stagemesh.cli._flags import DEST, add_field_flags
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.spec.unset import UNSET
 
+MODEL_HELP = "folder of a checkpoint, or name of an assembled one"
+
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL and everything that can be said about how it should run.
+    """Add MODEL and everything that can be said about how it should run."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_layout_arguments(parser)
+
+
+def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add everything that can be said about how a model should run.
 
     What is not typed does not appear in the namespace, so that a typed default still counts.
     """
-    parser.add_argument(
-        "model", metavar="MODEL", help="folder of a checkpoint, or name of an assembled one"
-    )
     group = parser.add_argument_group("layout", argument_default=argparse.SUPPRESS)
     group.add_argument("--strategy-config", metavar="FILE", help="parallel axes laid over stages")
     group.add_argument("--deploy-config", metavar="FILE", help="how the stages run")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from stagemesh.cli._screen import show_diagnostics, write_text
+from stagemesh.cli._screen import columns, show_diagnostics, show_json, write_text
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
@@ -28,9 +27,9 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
         comment = (*_headline(fitted, asked), f"Plan it with `{flags}`.")
         write_text(namespace.output, strategy_text(fitted.proposals[0], comment), "--output")
     if namespace.json:
-        sys.stdout.write(json.dumps(fit_data(fitted), indent=2, ensure_ascii=False) + "\n")
+        show_json(fit_data(fitted))
     else:
-        sys.stdout.write(f"{fit_text(fitted)}\n{_next(namespace.output, flags)}\n")
+        sys.stdout.write(f"{fit_text(fitted, columns(sys.stdout))}\n{_next(namespace.output, flags)}\n")
     return 0
 
 

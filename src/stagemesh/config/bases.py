@@ -35,6 +35,7 @@ class _File:
 
     path: Path
     shown: str
+    ships: bool = False
 
 
 class DeployFiles:
@@ -68,7 +69,7 @@ class DeployFiles:
     def open_default(self, model: Model) -> tuple[Document, ...]:
         """Return the deploy file that ships with a model, and those below it."""
         name = f"{model.pipeline.default_deploy_config_name}{_SUFFIX}"
-        file = _File(path=_folder(model) / name, shown=name)
+        file = _File(path=_folder(model) / name, shown=name, ships=True)
         if not file.path.is_file():
             message = f"`{model.pipeline.model_type}` ships no deploy file `{name}`"
             origin = Origin(layer=Layer.DEPLOY, source=str(file.path.parent))
@@ -82,7 +83,8 @@ class DeployFiles:
     def _read(self, file: _File, named: Origin | None = None) -> Document | None:
         """Read a file; one that cannot be is told with the place that names it."""
         findings: list[Diagnostic] = []
-        document = read_yaml(file.path, Source(name=file.shown, layer=Layer.DEPLOY), findings)
+        source = Source(name=file.shown, layer=Layer.DEPLOY, shipped=file.ships)
+        document = read_yaml(file.path, source, findings)
         for found in findings:
             told = found
             if document is None and named is not None:
@@ -125,7 +127,9 @@ class DeployFiles:
         folder = Path() if above is None else above.path.parent
         if _is_there(folder / named):
             beside = "" if above is None else os.path.dirname(above.shown)  # noqa: PTH120  no `./`
-            return _File(path=folder / named, shown=os.path.normpath(os.path.join(beside, named)))  # noqa: PTH118
+            shown = os.path.normpath(os.path.join(beside, named))  # noqa: PTH118  no `./`
+            ships = above is not None and above.ships
+            return _File(path=folder / named, shown=shown, ships=ships)
         origin = self._place(document).origin
         shipped = self._shipped(named) if _is_name(named) else []
         if not shipped:
@@ -159,7 +163,9 @@ class DeployFiles:
         """Return the files of that name that ship with models."""
         wanted = name if name.endswith(_SUFFIX) else name + _SUFFIX
         return [
-            _File(path=path, shown=wanted) for path in self._all_shipped() if path.name == wanted
+            _File(path=path, shown=wanted, ships=True)
+            for path in self._all_shipped()
+            if path.name == wanted
         ]
 
     def _all_shipped(self) -> list[Path]:

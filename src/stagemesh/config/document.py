@@ -51,6 +51,8 @@ class Document:
     """File name as the user gave it, or the flag or argument."""
     layer: Layer
     """The layer that its values belong to."""
+    shipped: bool = False
+    """Whether it ships with the model."""
     text: str | None = None
     """The text, for showing lines at fault; `None` for Python values."""
     positions: Mapping[Path, Position] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class Document:
             line=line,
             column=column,
             path=path_text(path),
+            shipped=self.shipped,
         )
 
 
@@ -88,6 +91,8 @@ class Source:
     """The layer that its values belong to."""
     expected: str = "a mapping"
     """What it should hold, for a source that holds something else."""
+    shipped: bool = False
+    """Whether it ships with the model."""
 
 
 def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Document | None:
@@ -189,6 +194,7 @@ def _document(tree: Tree, text: str | None, source: Source, findings: Findings) 
             value=tree.value,
             source=source.name,
             layer=source.layer,
+            shipped=source.shipped,
             text=text,
             positions=tree.positions,
             key_positions=tree.key_positions,

@@ -12,7 +12,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union
@@ -124,6 +124,18 @@ def strategy_schema(catalog: Catalog) -> Schema:
             }
         },
     }
+
+
+SCHEMAS: Final[Mapping[str, Callable[[Catalog], Schema]]] = {
+    "deploy": deploy_schema,
+    "strategy": strategy_schema,
+}
+"""What makes the schema of each kind of file."""
+
+
+def schema_text(name: str, catalog: Catalog) -> str:
+    """Return the schema of a kind of file as the text that is committed."""
+    return json.dumps(SCHEMAS[name](catalog), indent=2, ensure_ascii=False) + "\n"
 
 
 def schema_of(annotation: Annotation, *, partial: bool = False) -> Schema:
@@ -243,11 +255,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("schemas"), help="where the files are")
     options = parser.parse_args(arguments)
     catalog = Catalog.installed()
-    schemas = {"deploy": deploy_schema(catalog), "strategy": strategy_schema(catalog)}
     stale = []
-    for name, schema in schemas.items():
+    for name in SCHEMAS:
         file = options.folder / f"{name}.schema.json"
-        text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        text = schema_text(name, catalog)
         if options.check:
             if not file.is_file() or file.read_text(encoding="utf-8") != text:
                 stale.append(str(file))

@@ -105,10 +105,11 @@ def check_files(
 def _pipeline(name: str, place: Place, catalog: Catalog, run: Run) -> PipelineConfig | None:
     """Return the pipeline of that name, when there is one that can be planned."""
     model = named_model(name, place, catalog, run)
-    fields = stage_fields(catalog)
-    wrong = () if model is None else topology_findings(model.pipeline, catalog, fields)
+    if model is None:
+        return None
+    wrong = topology_findings(model.pipeline, catalog, stage_fields(catalog))
     run.findings.extend(wrong)
-    return None if model is None or wrong else model.pipeline
+    return None if wrong else model.pipeline
 
 
 class _Checker:
@@ -118,11 +119,11 @@ class _Checker:
         self._fields = stage_fields(catalog)
 
     def check(self, path: str) -> CheckedFile:
-        if _begins_like_a_plan(path):
+        if begins_like_a_plan(path):
             return CheckedFile(path=path, kind=FileKind.PLAN)
         run = Run(partial=True)
         documents = DeployFiles(self._catalog, run).open(path, path)
-        kind = _kind_of(documents)
+        kind = kind_of(documents)
         if kind is FileKind.PLAN:
             return CheckedFile(path=path, kind=kind)
         pipeline = None
@@ -156,7 +157,7 @@ class _Checker:
         return self._pipeline
 
 
-def _kind_of(documents: tuple[Document, ...]) -> FileKind | None:
+def kind_of(documents: tuple[Document, ...]) -> FileKind | None:
     """Tell what a file holds by the keys of its root."""
     if not documents:
         return None
@@ -166,7 +167,8 @@ def _kind_of(documents: tuple[Document, ...]) -> FileKind | None:
     return FileKind.PLAN if all(key in root for key in _PLAN_KEYS) else FileKind.DEPLOY
 
 
-def _begins_like_a_plan(path: str) -> bool:
+def begins_like_a_plan(path: str) -> bool:
+    """Whether a file begins as saved plans do; nothing more of it is read."""
     try:
         with Path(path).open("rb") as file:
             return _PLAN_HEAD.match(file.read(_HEAD_BYTES)) is not None

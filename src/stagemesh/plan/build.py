@@ -18,6 +18,7 @@ from stagemesh.plan.launch import launch_options, launch_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
+from stagemesh.plan.provenance import values_of
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
@@ -25,7 +26,7 @@ from stagemesh.plan.rules.shares import share_of
 from stagemesh.plan.runnable import reasons
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
-from stagemesh.plan.stage import StageDraft, plan_stage, values_of
+from stagemesh.plan.stage import StageDraft, plan_stage
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -31,20 +31,28 @@ def check_stack(stack: Stack, report: Report) -> bool:
         if mismatch is not None:
             report.add(mismatch)
             continue
-        view = StackView(
-            stage=stack.stage.model_stage,
-            execution_type=stack.stage.execution_type,
-            sizes=stack.sizes,
-            routing=item.routing,
-            options=item.options,
-            facts=stack.facts,
-            world=stack.world,
-            weight_folders=stack.stage.weight_folders,
-            skip=report.skip,
-        )
-        report.add(*(_placed(stack, item, finding) for finding in item.axis.check(view)))
+        findings = rule_findings(stack, item, report.skip)
+        report.add(*(_placed(stack, item, finding) for finding in findings))
     report.add(*_field_conflicts(stack), *_binding_conflicts(stack))
     return not misfits
+
+
+def rule_findings(
+    stack: Stack, item: StackedAxis, skip: Callable[[str], None]
+) -> Iterable[Finding]:
+    """Ask one axis of a stack what it has against the layout."""
+    view = StackView(
+        stage=stack.stage.model_stage,
+        execution_type=stack.stage.execution_type,
+        sizes=stack.sizes,
+        routing=item.routing,
+        options=item.options,
+        facts=stack.facts,
+        world=stack.world,
+        weight_folders=stack.stage.weight_folders,
+        skip=skip,
+    )
+    return item.axis.check(view)
 
 
 def _fits(stack: Stack, item: StackedAxis) -> bool:

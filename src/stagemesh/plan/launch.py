@@ -31,7 +31,7 @@ def launch_lines(plan: Plan) -> Iterator[str]:
     """Say which stage this start runs, and what that means for flags; nothing when it runs all."""
     stage_id = plan.launch.stage_id
     if stage_id == NO_STAGE:
-        yield "launch  this start runs no stage, so flags for all stages reach none"
+        yield "this start runs no stage, so flags for all stages reach none"
     elif isinstance(stage_id, int):
         name = plan.stage(stage_id).name
-        yield f"launch  this start runs `{name}` alone, and flags for all stages reach it alone"
+        yield f"this start runs `{name}` alone, and flags for all stages reach it alone"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.load import Loaded
 from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import Plan
@@ -24,21 +26,23 @@ class Made:
     """Everything found, warnings too."""
     documents: tuple[Document, ...]
     """What was read."""
+    loaded: Loaded | None = field(default=None, compare=False)
+    """What the plan was made from; `None` when nothing could be read."""
 
 
 def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made:
     """Read, check and plan; every mistake of every input is told at once."""
     catalog = Catalog.installed() if catalog is None else catalog
     prepared = prepare(inputs, host, catalog)
-    if prepared.request is None:
-        return Made(plan=None, diagnostics=prepared.diagnostics, documents=prepared.documents)
-    result = build(prepared.request, catalog)
-    diagnostics = (*prepared.diagnostics, *_helped(result, prepared.request, catalog))
-    failed = any(each.is_error for each in diagnostics)
+    plan, found = None, prepared.diagnostics
+    if prepared.request is not None:
+        result = build(prepared.request, catalog)
+        plan, found = result.plan, (*found, *_helped(result, prepared.request, catalog))
     return Made(
-        plan=None if failed else result.plan,
-        diagnostics=diagnostics,
+        plan=None if any(each.is_error for each in found) else plan,
+        diagnostics=found,
         documents=prepared.documents,
+        loaded=prepared.loaded,
     )
 
 

@@ -10,7 +10,7 @@ from stagemesh.config.document import Document
 from stagemesh.config.environment import check_environment
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.config.load import load
+from stagemesh.config.load import Loaded, load
 from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.devices import devices_from
 from stagemesh.plan.values import CheckpointPlan
@@ -27,6 +27,8 @@ class Prepared:
     """Everything found while reading."""
     documents: tuple[Document, ...]
     """What was read."""
+    loaded: Loaded
+    """What the inputs say together."""
 
 
 def prepare(
@@ -53,7 +55,12 @@ def prepare(
             skipped=loaded.checkpoint.skipped,
             devices=devices,
         )
-    return Prepared(request=request, diagnostics=tuple(diagnostics), documents=loaded.documents)
+    return Prepared(
+        request=request,
+        diagnostics=tuple(diagnostics),
+        documents=loaded.documents,
+        loaded=loaded,
+    )
 
 
 def _checkpoint_plan(checkpoint: Checkpoint) -> CheckpointPlan:

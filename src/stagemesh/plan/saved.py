@@ -31,8 +31,11 @@ from stagemesh.spec.origin import Layer, Origin
 _AGAIN: Final = "plan again with `stagemesh plan`"
 
 
-def open_saved(file: Path, host: Host, catalog: Catalog | None = None) -> Made:
-    """Read the plan in `file`; what speaks against running it here is told at once."""
+def open_saved(file: Path, host: Host | None, catalog: Catalog | None = None) -> Made:
+    """Read the plan in `file`; what speaks against running it here is told at once.
+
+    Without a `host` nothing is said about this machine: only whether the plan is still right.
+    """
     malformed = check_environment()
     if malformed:
         return _refused(*malformed)
@@ -47,14 +50,15 @@ def open_saved(file: Path, host: Host, catalog: Catalog | None = None) -> Made:
         return _refused(*plan)
     origin = Origin(layer=Layer.GLOBAL, source=str(file))
     catalog = Catalog.installed() if catalog is None else catalog
-    found = list(_other_host(plan, host, origin))
+    found = [] if host is None else list(_other_host(plan, host, origin))
+    loaded = None
     if Path(plan.checkpoint.path).is_absolute():
         loaded = load(restated(plan, catalog), catalog)
         found += _at(origin, _differences(plan, loaded, catalog))
     else:
         message = f"the checkpoint {quoted(plan.checkpoint.path)} of the plan is no absolute path"
         found.append(Diagnostic(code="PL046", message=message, origin=origin, help=_AGAIN))
-    return _refused(*found) if found else Made(plan=plan, diagnostics=(), documents=())
+    return Made(plan=None if found else plan, diagnostics=tuple(found), documents=(), loaded=loaded)
 
 
 def _refused(*found: Diagnostic) -> Made:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from stagemesh.config.chunks import hands_over_chunks
-from stagemesh.config.plain import plain, plain_fields
-from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.config.plain import plain_fields
+from stagemesh.config.settings import StageSettings
 from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
+from stagemesh.plan.provenance import axis_values, values_of
 from stagemesh.plan.setup import StageSetup
 from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.values import (
@@ -23,7 +24,6 @@ from stagemesh.plan.values import (
     RankPlan,
     ReplicaPlan,
     StagePlan,
-    ValuePlan,
 )
 from stagemesh.plan.world import Mesh
 from stagemesh.spec.engine import MemoryEstimate
@@ -100,7 +100,7 @@ def plan_stage(
         owns_tokenizer=stage.owns_tokenizer,
         model_subdir=stage.model_subdir,
         loader=stage.loader,
-        values={**_axis_values(stack), **values_of(stack.all_fields)},
+        values={**axis_values(item.settings for item in stack.axes), **values_of(stack.all_fields)},
         async_chunk=hands_over_chunks(settings),
         setup=setup,
     )
@@ -109,46 +109,6 @@ def plan_stage(
 def _env(settings: StageSettings) -> Mapping[str, str]:
     given = settings.fields.get("env")
     return {} if given is None or given.value is None else cast("Mapping[str, str]", given.value)
-
-
-def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
-    """Say of every given value where it came from; of a mapping, of each of its members."""
-    return dict(_values(given, ""))
-
-
-def _values(given: Mapping[Any, Sourced[object]], prefix: str) -> Iterator[tuple[str, ValuePlan]]:
-    for key, sourced in sorted(given.items(), key=lambda item: str(item[0])):
-        path = f"{prefix}{key}"
-        if sourced.parts:
-            yield from _values(sourced.parts, f"{path}.")
-        else:
-            yield path, _value(sourced)
-
-
-def _value(sourced: Sourced[Any]) -> ValuePlan:
-    return ValuePlan(
-        value=plain(sourced.value),
-        layer=sourced.origin.layer.name.lower(),
-        origin=str(sourced.origin),
-        superseded=tuple((plain(old.value), str(old.origin)) for old in sourced.superseded),
-    )
-
-
-def _axis_values(stack: Stack) -> Mapping[str, ValuePlan]:
-    found: dict[str, ValuePlan] = {}
-    for item in stack.axes:
-        given: dict[str, Sourced[Any] | None] = {
-            "size": item.settings.size,
-            "routing": item.settings.routing,
-            "owner": item.settings.owner,
-            "layer_hook_specs": item.settings.layer_hook_specs,
-            "kernel_specs": item.settings.kernel_specs,
-            **item.settings.options,
-        }
-        for name, sourced in given.items():
-            if sourced is not None:
-                found[f"axes.{item.axis.name}.{name}"] = _value(sourced)
-    return found
 
 
 def _replica(index: int, ids: DeviceIds, mesh: Mesh) -> ReplicaPlan:

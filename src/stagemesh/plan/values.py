@@ -136,8 +136,10 @@ class ValuePlan:
     """Name of the layer in lower case."""
     origin: str
     """The place, as text."""
-    superseded: tuple[tuple[object, str], ...] = ()
-    """Values it replaced with their places, highest first."""
+    is_default: bool = False
+    """Whether the model says so itself: its pipeline, or a deploy file that ships with it."""
+    superseded: tuple[ValuePlan, ...] = ()
+    """Values it replaced, highest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

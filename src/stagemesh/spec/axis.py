@@ -197,6 +197,8 @@ class Axis:
     """Options that mean something even where the size is 1."""
     settle: Settle = _as_said
     """Fills in what was left out; a size that is still missing is 1."""
+    needs: tuple[str, ...] = ()
+    """What its rule asks for, a sentence each, for `explain`."""
     check: Check = _no_findings
     """Its rule over the effective layout."""
     cuts: Cuts = _NOTHING

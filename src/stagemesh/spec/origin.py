@@ -48,6 +48,8 @@ class Origin:
     """Column in the file, from 1."""
     path: str = ""
     """Path of the value inside the source, such as `strategies.thinker[0].size`."""
+    shipped: bool = False
+    """Whether the file ships with the model, so that the value is the model's own default."""
 
     def __str__(self) -> str:
         """`file:line:column`, or the source alone where it has no lines."""

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stagemesh.config.plain import plain
-from stagemesh.plan.diagnostics import plural
 from stagemesh.plan.fit.propose import Fitted, Proposal, StageProposal
 from stagemesh.plan.place import size_text
-from stagemesh.plan.render import table
+from stagemesh.plan.table import table, wrapped
+from stagemesh.plan.words import plural
 
+_INDENT = "   "
 _ESTIMATE = "Speeds are estimates for ranking, from stated numbers of the device; none is measured."
 
 
-def fit_text(fitted: Fitted) -> str:
+def fit_text(fitted: Fitted, width: int | None = None) -> str:
     """Render all proposals, the best first; there is at least one."""
-    blocks = [[_headline(fitted)]]
+    blocks = [wrapped(_headline(fitted), width)]
     for number, proposal in enumerate(fitted.proposals, 1):
-        blocks.append([f"{number}. {speed_text(proposal)}", *_stages(proposal)])
-    return "\n\n".join("\n".join(block) for block in [*blocks, [_ESTIMATE]]) + "\n"
+        title = wrapped(f"{number}. {speed_text(proposal)}", width, _INDENT)
+        blocks.append([*title, *_stages(proposal, width)])
+    blocks.append(wrapped(_ESTIMATE, width))
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 def fit_data(fitted: Fitted) -> Mapping[str, object]:
@@ -56,7 +59,7 @@ def _headline(fitted: Fitted) -> str:
     )
 
 
-def _stages(proposal: Proposal) -> Iterator[str]:
+def _stages(proposal: Proposal, width: int | None) -> Iterator[str]:
     rows = [("stage", "axes", "ranks x replicas", "a rank holds", "sends a forward", "why")]
     rows += [
         (
@@ -69,7 +72,8 @@ def _stages(proposal: Proposal) -> Iterator[str]:
         )
         for stage in proposal.stages
     ]
-    return (f"   {line}" for line in table(rows))
+    room = None if width is None else width - len(_INDENT)
+    return (f"{_INDENT}{line}" for line in table(rows, room, headed=True))
 
 
 def _why(stage: StageProposal) -> str:

@@ -94,7 +94,8 @@ def test_any_value_may_be_edited(data: st.DataObject, tree: Json, folder: Path) 
         assert made.diagnostics
     else:
         assert made.plan == from_json(json.dumps(changed))
-        assert changed == tree or FREE.fullmatch(path_text(path)) or path[-1] == "values"
+        is_same = made.plan == from_json(json.dumps(tree))  # a member may be left to its default
+        assert is_same or FREE.fullmatch(path_text(path)) or path[-1] == "values"
 
 
 @pytest.mark.parametrize(

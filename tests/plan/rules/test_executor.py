@@ -51,7 +51,7 @@ def test_p09_a_value_for_all_stages_reaches_every_kind(toy: Toy, kind: Execution
     toy.keeps(plan)
     told = "`s0`: nothing starts ranks by `ray` yet" in plan.not_runnable
     assert told is (kind is not DIT)  # no engine runs those at all
-    assert "setup  s0  ranks are started by ray\n" in plan_text(plan)
+    assert "s0: ranks are started by ray\n" in plan_text(plan)
 
 
 def test_executors_that_run_today_are_no_hindrance(toy: Toy) -> None:

@@ -59,8 +59,8 @@ def test_the_documented_fragment_is_taken(toy: Toy) -> None:
     assert second == replace(first, attention={"default": "TORCH_SDPA"})
     toy.keeps(plan)
     text = plan_text(plan)
-    assert "s0  kernels of attention: TRITON_ATTN\n" in text
-    assert "s1  kernels of linear: torch\n" in text
+    assert "s0: kernels of attention: TRITON_ATTN\n" in text
+    assert "s1: kernels of linear: torch\n" in text
 
 
 @pytest.mark.parametrize(

@@ -213,11 +213,12 @@ def test_equal_replicas_make_groups_by_themselves(toy: Toy) -> None:
     )
     assert plan.session.duplex.frontends == (FrontendPlan(groups=(0, 1), quota=4, capacity=4),)
     toy.keeps(plan)
-    assert "session  duplex least_sessions  4 sessions, 2 a replica\n" in plan_text(plan)
-    assert "group 1                s0[1] s1[1], frontend 0\n" in plan_text(plan)
+    assert "duplex least_sessions: 4 sessions, 2 a replica\n" in plan_text(plan)
+    assert "group 1: s0[1] s1[1], frontend 0\n" in plan_text(plan)
 
 
 def test_sessions_without_groups_are_shown_too(toy: Toy) -> None:
     """One frontend holds them all."""
     text = plan_text(replace(toy, model=DUPLEX).plan(spoken(max_sessions=3)))
-    assert "session  duplex legacy  3 sessions\n         frontend 0     quota 3, holds 3\n" in text
+    assert "duplex legacy: 3 sessions\n" in text
+    assert "frontend 0: quota 3, holds 3\n" in text

@@ -35,7 +35,7 @@ def test_p21_a_device_is_a_number_into_what_is_visible(
     plan = toy.plan(listed({"devices": devices}))
     assert first_device(plan) == called
     toy.keeps(plan)
-    shown = f"device {devices}  is {called} of this host\n" in plan_text(plan)
+    shown = f"device {devices}: is {called} of this host\n" in plan_text(plan)
     assert shown is (ids != ("0", "1"))
 
 

@@ -327,3 +327,40 @@ def test_p66_groups_of_ulysses_lie_together_and_those_that_gather_apart(tmp_path
     assert plan is not None
     groups = {axis.axis: axis.groups for axis in plan.stages[0].axes}
     assert groups == {"sp_ulysses": ((0, 1), (2, 3)), "sp_ring": ((0, 2), (1, 3))}
+
+
+@pytest.mark.parametrize(
+    ("field_name", "value", "path"),
+    [
+        ("ulysses_degree", 2, "sp_ulysses.size"),
+        ("ring_degree", 2, "sp_ring.size"),
+        ("cfg_parallel_size", 2, "cfg.size"),
+        ("vae_patch_parallel_size", 1, "vae_pp.size"),
+        ("use_hsdp", True, "hsdp.size"),
+        ("hsdp_shard_size", 2, "hsdp.shard"),
+        ("ulysses_mode", "strict", "sp_ulysses.mode"),
+        ("vae_parallel_mode", "spatial_shard_width", "vae_pp.mode"),
+    ],
+)
+def test_p03_a_field_of_a_diffusion_stage_is_seen_there_and_refused_elsewhere(
+    tmp_path: Path, field_name: str, value: object, path: str
+) -> None:
+    """It reaches the plan; at a stage of another kind the kind that has it is named."""
+    with_switch: Mapping[str, Said] = {
+        "hsdp_shard_size": {"use_hsdp": True},
+        "use_hsdp": {"hsdp_shard_size": 2},
+    }
+    said = {field_name: value, **with_switch.get(field_name, {})}
+    made = planned_from(tmp_path, "picture", deploy={"dit": said})
+    assert made.plan is not None, made.diagnostics
+    name, _, member = path.partition(".")
+    axis = next(axis for axis in made.plan.stages[0].axes if axis.axis == name)
+    shown = axis.size if member == "size" else axis.options[member]
+    assert shown == (2 if field_name == "use_hsdp" else value)
+    wrong = planned_from(tmp_path, "speech", deploy={"thinker": said})
+    (found,) = wrong.diagnostics
+    assert found.code == "AX020"
+    assert found.message == f"`{name}` does not fit the `llm_ar` stage `thinker`"
+    assert found.help == f"`{name}` fits stages of kind `diffusion`"
+    assert found.origin is not None
+    assert found.origin.path.startswith("stages[0].")

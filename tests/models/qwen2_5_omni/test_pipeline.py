@@ -23,6 +23,7 @@ def test_the_public_numbers_are_read_from_their_nesting() -> None:
             head_dim=128,
             vocab_size=152064,
             max_model_len=32768,
+            num_parameters=28 * 3584 * (2 * 128 * 32 + 3 * 18944) + 2 * 152064 * 3584,
         ),
         "talker": StageFacts(
             num_attention_heads=12,
@@ -34,6 +35,7 @@ def test_the_public_numbers_are_read_from_their_nesting() -> None:
             head_dim=128,
             vocab_size=8448,
             max_model_len=32768,
+            num_parameters=24 * 896 * (2 * 128 * 16 + 3 * 18944) + 2 * 8448 * 896,
         ),
         "code2wav": StageFacts(
             num_attention_heads=16,

@@ -204,6 +204,17 @@ def test_axes_add_what_their_exchanges_need(axes: dict[str, int], expected: int 
         assert added == ring + 1152 * 2 * 48 * 128 * 2
 
 
+def test_a_text_encoder_is_cut_by_its_own_size() -> None:
+    """Whatever cuts the denoiser."""
+    alone = laid_out(FLUX, {"sp_ring": 2, "tp": {"size": 1, "text_encoder": 2}}).memory
+    whole = laid_out(FLUX, {"sp_ring": 2}).memory
+    assert alone is not None
+    assert whole is not None
+    parts = FLUX.component_bytes
+    encoders = parts["text_encoder"] + parts["text_encoder_2"]
+    assert whole.weights - alone.weights == encoders // 2
+
+
 def test_the_plan_says_what_takes_the_memory() -> None:
     """The four parts of a rank and their sum."""
     memory = laid_out(FLUX, {}).memory

@@ -171,6 +171,29 @@ def test_each_axis_sends_what_its_formula_says(
     )
 
 
+def test_keys_that_are_gathered_take_one_collective_a_layer() -> None:
+    """As many bytes as round the ring, and all of them are held at once."""
+    facts = replace(TINY, output_pixels=None)
+    gathered = laid_out(facts, {"sp_ring": {"size": 4, "exchange": "allgather"}})
+    ring = laid_out(facts, {"sp_ring": 4})
+    traffic = gathered.axes[0].traffic
+    assert traffic is not None
+    assert traffic.sent_bytes == sent(TINY, sp_ring=4)["sp_ring"]
+    assert traffic.collectives == 3
+    assert gathered.memory is not None
+    assert ring.memory is not None
+    held = 960 * 2 * 8 * 16 * NUMBER
+    passed = 240 * (2 * 2 * 8 * 16 * NUMBER + 8 * 17 * 4)
+    assert gathered.memory.workspace - ring.memory.workspace == held - passed
+
+
+def test_a_rank_with_several_branches_sends_several_predictions() -> None:
+    """Three branches on two ranks: one of them has two."""
+    three = laid_out(TINY, {"cfg": {"size": 2, "branches": 3}}).axes[0].traffic
+    assert three is not None
+    assert three.sent_bytes == 2 * sent(TINY, cfg=2)["cfg"]
+
+
 def test_tiles_are_gathered_once_in_a_request() -> None:
     """Three colours of every pixel, but those of the own tiles."""
     axes = laid_out(TINY, {"sp_ring": 4, "vae_pp": 4}).axes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stagemesh.models._facts import count, decoder, section
+from stagemesh.models._facts import count, decoder, section, with_encoders
 from stagemesh.models._params import TokenParams
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
@@ -25,7 +25,8 @@ _INPUTS: Final = ("text", "image", "audio", "video")
 
 def _thinker(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     config = configs.root
-    return {"thinker": decoder(section(config, "thinker_config", "text_config"), config)}
+    facts = decoder(section(config, "thinker_config", "text_config"), config)
+    return {"thinker": with_encoders(facts, section(config, "thinker_config"))}
 
 
 def _facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stagemesh.models._facts import decoder, moe_decoder, section
+from stagemesh.models._facts import decoder, moe_decoder, section, with_encoders
 from stagemesh.models._params import TokenParams
 from stagemesh.models._talkers import CodecChunks
 from stagemesh.spec.duplex import DuplexModel
@@ -38,7 +38,8 @@ def _is_thinker(config: JsonObject) -> bool:
 
 def _thinker(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     config = configs.root
-    return {"thinker": moe_decoder(section(config, "thinker_config", "text_config"), config)}
+    facts = moe_decoder(section(config, "thinker_config", "text_config"), config)
+    return {"thinker": with_encoders(facts, section(config, "thinker_config"))}
 
 
 def _facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:

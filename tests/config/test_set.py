@@ -113,6 +113,7 @@ def test_its_origin_is_what_was_typed(speech: Speech) -> None:
         ("thinker.tp.size=x", "CF012 {0}: `thinker.tp.size` must be a whole number"),
         ("thinker.tp.routing=random", "CF010 {0}: unknown key `routing` in `thinker.tp`"),
         ("thinker.dp.routing=hash_", "AX004 {0}: `thinker.dp.routing` does not take `hash_`"),
+        ("thinker.dp.routing=3", "CF012 {0}: `thinker.dp.routing` must be text, got `3`"),
         ("thinker.sp_ulysses.mode=x", "CF013 {0}: `thinker.sp_ulysses.mode` does not take `x`"),
         ("thinker.dp.routing=.nan", "CF005 {0}: a number must be finite, got `nan`"),
         ("thinker.tp=.nan", "CF005 {0}: a number must be finite, got `nan`"),

@@ -139,6 +139,16 @@ _MEMBERS: Final[Mapping[str, str]] = {
 """Keys of an entry and the members of the axis settings that they set."""
 
 
+def policy_of(text: str, axis: Axis, place: Place, run: Run) -> object:
+    """Return the policy that a text means; `UNSET` for one that the axis does not take."""
+    policy = Policy.parse(text)
+    if policy in axis.policies:
+        return policy
+    allowed = [each.value for each in axis.policies]
+    message = f"{place.name} does not take {quoted(text)}"
+    return run.tell("AX004", message, place.origin, did_you_mean(text, allowed))
+
+
 class _Reader:
     def __init__(self, stages: Stages, axes: Mapping[str, Axis], run: Run) -> None:
         self._stages = stages
@@ -224,7 +234,7 @@ class _Reader:
         """Turn the text of `routing` into the policy that it means."""
         if not isinstance(text, str):
             return text
-        here, policy = place.child("routing"), Policy.parse(text)
+        here = place.child("routing")
         if not axis.policies:
             takers = sorted(axis.name for axis in self._axes.values() if axis.policies)
             return self._run.tell(
@@ -233,11 +243,7 @@ class _Reader:
                 here.origin,
                 "axes that take one: " + ", ".join(f"`{name}`" for name in takers),
             )
-        if policy not in axis.policies:
-            allowed = [policy.value for policy in axis.policies]
-            message = f"{here.name} does not take {quoted(text)}"
-            return self._run.tell("AX004", message, here.origin, did_you_mean(text, allowed))
-        return policy
+        return policy_of(text, axis, here, self._run)
 
     def _check_owner(self, owner: object, axis: Axis, place: Place) -> None:
         if owner in (None, UNSET, axis.owner):

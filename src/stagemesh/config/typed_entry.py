@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stagemesh.config.check import checker, hints, unknown_key
+from stagemesh.config.check import checker, hints, unknown_key, wrong_type
 from stagemesh.config.entries import axis_patches, read_stage
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import Size
 from stagemesh.config.scope import Scope
+from stagemesh.config.strategy import policy_of
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import ENABLED, SIZE, Axis
-from stagemesh.spec.diagnostic import Diagnostic, Severity, did_you_mean
-from stagemesh.spec.patterns import Policy
+from stagemesh.spec.diagnostic import Diagnostic, Severity
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -100,20 +100,11 @@ def _member(
     if name == SIZE:
         return (SIZE,), None if given is None else checker(Size)(given, place, run)
     if name == _ROUTING and axis.policies:
-        return (_ROUTING,), _policy(axis, given, place, run)
+        if isinstance(given, str):
+            return (_ROUTING,), policy_of(given, axis, place, run)
+        return (_ROUTING,), None if given is None else wrong_type(given, place, run, "text")
     if name in hints(axis.options):
         annotation = hints(axis.options)[name]
         built = None if given is None else checker(annotation)(given, place, run)
         return ("options", name), built
     return (), UNSET
-
-
-def _policy(axis: Axis, given: object, place: Place, run: Run) -> object:
-    if given is None or given is UNSET:
-        return given
-    policy = Policy.parse(str(given))
-    if policy in axis.policies:
-        return policy
-    message = f"{place.name} does not take {quoted(given)}"
-    allowed = [each.value for each in axis.policies]
-    return run.tell("AX004", message, place.origin, did_you_mean(str(given), allowed))

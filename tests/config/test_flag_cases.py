@@ -407,5 +407,6 @@ def test_p07_the_same_holds_for_python_callers(tmp_path: Path) -> None:
     inputs = PlanInputs(model="", fields=python_fields({"max_num_seqs": 256}), stage_overrides=over)
     plan = planned(python_made(tmp_path, inputs))
     assert value_in(plan, "front.max_num_seqs") == 3
-    assert plan.stages[0].values["max_num_seqs"].superseded == ((256, "Omni(max_num_seqs=...)"),)
+    [below] = plan.stages[0].values["max_num_seqs"].superseded
+    assert (below.value, below.origin) == (256, "Omni(max_num_seqs=...)")
     assert plan.stages[1].values["max_num_seqs"].origin == "Omni(max_num_seqs=...)"

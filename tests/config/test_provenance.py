@@ -142,7 +142,9 @@ def test_the_plan_says_of_each_member_where_it_came_from(show: Show) -> None:
     temperature = values["default_sampling_params.temperature"]
     assert (temperature.value, temperature.layer) == (0.25, "overlay")
     assert temperature.origin == "deploy.yaml:6:42"
-    assert temperature.superseded == ((0.5, "base.yaml:4:42"),)
+    assert [(old.value, old.origin) for old in temperature.superseded] == [(0.5, "base.yaml:4:42")]
     edges = made.plan.values["edges"]
     assert edges.value == ({"from": 0, "to": 1, "max_inflight": 3},)
-    assert edges.superseded == ((({"from": 0, "to": 1, "max_inflight": 2},), "base.yaml:1:8"),)
+    [below] = edges.superseded
+    assert below.value == ({"from": 0, "to": 1, "max_inflight": 2},)
+    assert below.origin == "base.yaml:1:8"

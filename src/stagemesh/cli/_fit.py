@@ -29,7 +29,9 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
     if namespace.json:
         show_json(fit_data(fitted))
     else:
-        sys.stdout.write(f"{fit_text(fitted, columns(sys.stdout))}\n{_next(namespace.output, flags)}\n")
+        sys.stdout.write(
+            f"{fit_text(fitted, columns(sys.stdout))}\n{_next(namespace.output, flags)}\n"
+        )
     return 0
 
 

@@ -13,6 +13,7 @@ from stagemesh.plan.make import Made, make
 from stagemesh.plan.saved import open_saved
 from stagemesh.spec.diagnostic import Diagnostic
 
+
 def made_from(
     namespace: argparse.Namespace, catalog: Catalog | None = None, *, anywhere: bool = False
 ) -> Made:

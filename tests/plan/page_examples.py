@@ -70,7 +70,7 @@ def run(example: Example, folder: Path) -> Outcome:
     folder.mkdir()
     for name, text in example.files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    for fixture in FIXTURES.iterdir():
+    for fixture in (*FIXTURES.iterdir(), *(FIXTURES / "diffusers").iterdir()):
         (folder / fixture.name).symlink_to(fixture)
     environ, arguments = _words(example.command)
     out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()

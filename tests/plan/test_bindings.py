@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.details import details_text
 from stagemesh.plan.make import make
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.save import to_json
@@ -81,7 +82,7 @@ def test_what_an_entry_asks_for_is_bound_in_the_order_of_the_walker(tmp_path: Pa
 def test_a_plan_shows_bindings_and_says_that_nobody_binds_them_yet(tmp_path: Path) -> None:
     """Nothing that was asked for is silently left out."""
     plan = planned(tmp_path, tp(layer_hook_specs=[HOOK], kernel_specs=[KERNEL]))
-    text = plan_text(plan)
+    text = plan_text(plan) + details_text(plan)
     assert "bindings  thinker tp  kernel reduce  *.mlp   linear 0\n" in text
     assert "          thinker tp  hook norm      *.attn  attention_pre 2\n" in text
     assert "axes.tp.kernel_specs = {kernel_id: reduce" in text

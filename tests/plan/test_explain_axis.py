@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -11,10 +11,21 @@ from stagemesh.plan.explain_axis import AxisDoc, axis_text, explain_axis
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.origin import Layer
+from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType
 from tests.plan.making import Said, attempt, axis, catalog, request, solo
 
 TOYS = catalog()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lamps:
+    """Options of an axis."""
+
+    number: int = 2
+    """How many."""
+    colour: str | None = None
+    """Any."""
 
 
 def known(name: str) -> AxisDoc:
@@ -43,17 +54,20 @@ def test_it_is_told_who_carries_an_axis_out() -> None:
 
 def test_options_flags_and_fields_are_told() -> None:
     """As they are written."""
-    [mode] = known("sp_ulysses").options
+    mode = known("sp_ulysses").options[0]
     assert (mode.name, mode.default) == ("mode", "advanced_uaa")
     assert mode.type == "`advanced_uaa` or `strict`"
     assert known("tp").flags == ("-tp",)
-    assert known("tp").deploy_fields == ("tensor_parallel_size",)
+    assert known("tp").deploy_fields[0] == "tensor_parallel_size"
 
 
 def test_an_axis_is_shown_with_an_example() -> None:
     """What does not hold for it is left out."""
+    plain = replace(
+        TOYS.axes["stage_replica"], policies=(Policy.ROUND_ROBIN, Policy.RANDOM), options=Lamps
+    )
     assert (
-        axis_text(known("stage_replica"), 60)
+        axis_text(explain_axis(plain, TOYS, {}), 60)
         == """\
 stage_replica: stage replicas: independent copies of a whole
 stage
@@ -63,7 +77,9 @@ ranks        copies the stage; each copy takes devices of
              its own
 routing      RouteByStage(round_robin) -> FanInByStage, by
              the runtime
-policies     round_robin, random, least_queue
+policies     round_robin, random
+options      number: whole number; default 2. How many.
+             colour: text; not set by default. Any.
 deploy file  num_replicas
 runs on      the runtime
 
@@ -71,7 +87,7 @@ a strategy file with it:
 
     strategies:
       STAGE:  # of kind llm_ar
-        - {axis: stage_replica, size: 2, routing: least_queue}
+        - {axis: stage_replica, size: 2, routing: random}
 """
     )
 

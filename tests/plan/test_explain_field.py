@@ -8,7 +8,6 @@ import pytest
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.explain_field import FieldDoc, explain_field, field_names, field_text
-from stagemesh.spec.axis import DeployField
 from stagemesh.spec.pipeline import ExecutionType
 from tests.plan.making import TOY, ToyParams, catalog, pipeline, stage
 from tests.plan.saving import Voice
@@ -53,7 +52,8 @@ def known(path: str, installed: Catalog = TOYS) -> FieldDoc:
         ("tensor_parallel_size", ["axis `tp`"]),
         ("enable_expert_parallel", ["axis `ep`"]),
         ("sp_ulysses.mode", ["axis `sp_ulysses`"]),
-        ("default_sampling_params", ["every stage"]),
+        ("api_server_count", ["the start"]),
+        ("default_sampling_params", ["the start", "every stage"]),
         (
             "default_sampling_params.temperature",
             ["engine `toy`", "stage `talker` of `toy`"],
@@ -114,13 +114,17 @@ def test_a_stage_before_a_field_is_left_out(path: str, field: str) -> None:
     ("path", "written", "kinds"),
     [
         ("pipeline", ["the root of a deploy file"], ()),
-        ("devices", ["an entry of `stages` in a deploy file", "`--stage-overrides`"], EVERY_KIND),
+        (
+            "devices",
+            ["an entry of `stages` in a deploy file", "`--set` and `--stage-overrides`"],
+            EVERY_KIND,
+        ),
         (
             "dtype",
             [
                 "the root of a deploy file",
                 "an entry of `stages` in a deploy file",
-                "`--stage-overrides`",
+                "`--set` and `--stage-overrides`",
             ],
             EVERY_KIND,
         ),
@@ -132,7 +136,7 @@ def test_a_stage_before_a_field_is_left_out(path: str, field: str) -> None:
         ("tp.routing", ["an entry of a strategy file"], EVERY_KIND),
         (
             "ring_degree",
-            ["an entry of `stages` in a deploy file", "`--stage-overrides`"],
+            ["an entry of `stages` in a deploy file", "`--set` and `--stage-overrides`"],
             ("diffusion",),
         ),
         ("connectors.shm.name", ["the root of a deploy file"], ()),
@@ -176,8 +180,8 @@ def test_a_field_is_shown_with_what_each_owner_says() -> None:
         == """\
 max_num_seqs
 
-written in  an entry of `stages` in a deploy file,
-            `--stage-overrides`
+written in  an entry of `stages` in a deploy file, `--set`
+            and `--stage-overrides`
 stages      diffusion, llm_ar, llm_generation
 
 every stage: whole number >= 1; not set by default
@@ -201,10 +205,17 @@ def test_every_first_part_can_be_suggested() -> None:
 
 def test_a_field_that_sets_an_option_of_an_axis_is_that_option() -> None:
     """With its type, default and text."""
-    axis = TOYS.axes["sp_ulysses"]
-    sets = (*axis.deploy_fields, DeployField(name="ulysses_mode", member="mode"))
-    installed = replace(TOYS, axes={"sp_ulysses": replace(axis, deploy_fields=sets)})
-    [declared] = known("ulysses_mode", installed).declarations
+    [declared] = known("ulysses_mode").declarations
     assert (declared.owner, declared.default) == ("axis `sp_ulysses`", "advanced_uaa")
-    written = known("sp_ulysses.mode", installed).written
+    written = known("sp_ulysses.mode").written
     assert written == ("an entry of a strategy file", "a deploy file as `ulysses_mode`")
+
+
+def test_flags_of_an_axis_are_those_of_its_fields() -> None:
+    """Of its size and of each option apart."""
+    flags = {"ulysses_degree": ["--usp"], "ulysses_mode": ["--ulysses-mode"]}
+    size = explain_field("sp_ulysses", TOYS, flags)
+    mode = explain_field("dit.sp_ulysses.mode", TOYS, flags)
+    assert size is not None
+    assert mode is not None
+    assert (size.flags, mode.flags) == (("--usp",), ("--ulysses-mode",))

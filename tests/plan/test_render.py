@@ -63,7 +63,7 @@ def test_details_show_hooks_and_kernels() -> None:
     )
     [alone] = plan.stages
     text = details_text(replace(plan, stages=(replace(alone, bindings=(bound,)),)))
-    assert text == "hooks  thinker cut  blocks.*  linear 3, by tp\n\n"
+    assert text == "bindings  thinker tp  hook cut  blocks.*  linear 3\n\n"
 
 
 def test_details_of_a_plan_without_any_are_empty() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from stagemesh.cli._screen import columns, show_json, show_text
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.flag_table import load_flags
 from stagemesh.config.plain import plain_fields
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.explain_axis import axis_text, explain_axis
-from stagemesh.plan.explain_field import explain_field, field_names, field_text
+from stagemesh.plan.explain_field import FieldDoc, explain_field, field_names, field_text
 from stagemesh.plan.pages import codes
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 
@@ -20,7 +22,7 @@ def axis(namespace: argparse.Namespace) -> int:
     name, catalog = namespace.model or "", Catalog.installed()
     if name not in catalog.axes:
         raise unknown(f"no axis is called `{name}`", did_you_mean(name, catalog.axes))
-    doc = explain_axis(catalog.axes[name], catalog, {})
+    doc = explain_axis(catalog.axes[name], catalog, _flags())
     if namespace.json:
         show_json({"axis": plain_fields(doc)})
     else:
@@ -32,7 +34,7 @@ def axis(namespace: argparse.Namespace) -> int:
 def field(namespace: argparse.Namespace) -> int:
     """Explain a field of deploy or strategy files."""
     path, catalog = namespace.what, Catalog.installed()
-    doc = explain_field(path, catalog, {})
+    doc = explain_field(path, catalog, _flags())
     if doc is None:
         known = [*field_names(catalog), *codes(), "axis"]
         help_text = did_you_mean(path.rpartition(".")[2], known)
@@ -41,10 +43,21 @@ def field(namespace: argparse.Namespace) -> int:
         show_json({"field": plain_fields(doc)})
         return 0
     sys.stdout.write(field_text(doc, columns(sys.stdout)))
+    show_text(f"\nnext: {_next(path, doc)}")
+    return 0
+
+
+def _next(path: str, doc: FieldDoc) -> str:
+    if not doc.is_common and not doc.kinds:
+        return "`stagemesh plan --help-all` lists every flag"
     is_placed = doc.is_common or path != doc.path
     where = path if is_placed else f"STAGE.{path}"
-    show_text(f"\nnext: `stagemesh explain {where} MODEL` says what holds and why")
-    return 0
+    return f"`stagemesh explain {where} MODEL` says what holds and why"
+
+
+def _flags() -> Mapping[str, tuple[str, ...]]:
+    """Flags by the fields that they give."""
+    return {flag.field: (*flag.spellings, *flag.negative) for flag in load_flags()}
 
 
 def unknown(message: str, help_text: str) -> DiagnosticError:

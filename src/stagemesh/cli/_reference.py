@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from stagemesh.cli._words import command_parsers
+from stagemesh.cli._words import command_parsers, help_of
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.explain_axis import AxisDoc, explain_axis
 from stagemesh.plan.pages import FOLDER, codes, page_of
+from stagemesh.plan.words import taken_text
 
 _COMMAND: Final = "python -m stagemesh.cli._reference"
 _NOTE: Final = f"<!-- Written by `{_COMMAND}`: change the code and run it again. -->"
@@ -42,9 +43,10 @@ def commands_page() -> str:
                 lines += [line for action in actions for line in _argument(action)]
             else:
                 shared.setdefault(title, actions)
-                lines += [f"- [everything about the {title}](#{title.replace(' ', '-')})"]
+                anchor = f"arguments-{title}".replace(" ", "-")
+                lines += [f"- and all [arguments: {title}](#{anchor})"]
     for title, actions in shared.items():
-        lines += ["", f"## {title[:1].upper()}{title[1:]}", ""]
+        lines += ["", f"## Arguments: {title}", ""]
         lines += [line for action in actions for line in _argument(action)]
     return "\n".join([*lines, ""])
 
@@ -71,7 +73,7 @@ def _argument(action: argparse.Action) -> Iterator[str]:
         names = ", ".join(f"`{name}{value}`" for name in action.option_strings)
     else:
         names = f"`{value}`"
-    yield f"- {names}: {action.help or ''}".rstrip(": ")
+    yield f"- {names}: {help_of(action)}"
 
 
 def codes_page() -> str:
@@ -106,7 +108,8 @@ def _axis(doc: AxisDoc) -> Iterator[str]:
     yield from (f"- needs: {need}" for need in doc.needs)
     yield from (f"- pairs: {pair}" for pair in doc.pairs)
     for option in doc.options:
-        yield f"- option `{option.name}`: {option.type}; default `{option.default}`. {option.doc}"
+        taken = taken_text(option.type, option.default)
+        yield f"- option `{option.name}`: {taken}. {option.doc}"
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {

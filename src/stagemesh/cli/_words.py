@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, cast
 
+from stagemesh.cli._flags import FieldAction
 from stagemesh.cli._main import whole_parser
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.explain_field import field_names
@@ -105,7 +106,7 @@ def _command(
             FlagWords(
                 names=tuple(action.option_strings),
                 takes=None if action.nargs == 0 else _takes(action, fixed),
-                help=action.help or "",
+                help=help_of(action),
             )
             for action in actions
             if action.option_strings
@@ -115,8 +116,16 @@ def _command(
     )
 
 
+def help_of(action: argparse.Action) -> str:
+    """Return what an argument says about itself, though the short help may leave it out."""
+    text = action.flag.help if isinstance(action, FieldAction) else action.help or ""
+    return text.replace("%%", "%")
+
+
 def _takes(action: argparse.Action, fixed: Mapping[str, tuple[str, ...]]) -> Takes:
     metavar = str(action.metavar)
+    if isinstance(action, FieldAction):
+        return Takes(kind=Kind.WORDS, words=action.flag.choices)
     if action.choices is not None:
         return Takes(kind=Kind.WORDS, words=tuple(map(str, cast("list[object]", action.choices))))
     if metavar in _FILES:

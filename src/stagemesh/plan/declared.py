@@ -13,7 +13,9 @@ from typing import Final
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import Annotation, hints
 from stagemesh.config.fields import StageField
+from stagemesh.config.flag_rules import StartFields
 from stagemesh.config.kind_fields import KIND_FIELDS
+from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.schema import DeployFile, StageEntry, StrategyEntry
 from stagemesh.plan.type_text import held_type, is_by_name
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
@@ -24,6 +26,10 @@ SAMPLING: Final = "default_sampling_params"
 """The field whose members are request parameters of engines and models."""
 MODEL_ARGS: Final = "additional_config"
 """The field whose members are options of models."""
+
+
+START: Final[tuple[type, ...]] = (LaunchOptions, StartFields)
+"""What no file can say: it is given by flags and Python arguments alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +74,16 @@ def declared_at(
 
 def first_parts(fields: Mapping[str, StageField], catalog: Catalog) -> list[str]:
     """Everything that a path can begin with."""
-    return sorted({*hints(DeployFile), *fields, *catalog.axes})
+    start = (name for kind in START for name in hints(kind))
+    return sorted({*hints(DeployFile), *start, *fields, *catalog.axes})
 
 
 def _roots(name: str, fields: Mapping[str, StageField], catalog: Catalog) -> Iterator[Declared]:
     if name in hints(DeployFile):
         yield Declared(owner="the deploy file", kind=DeployFile, name=name)
+    for kind in START:
+        if name in hints(kind):
+            yield Declared(owner="the start", kind=kind, name=name)
     field = fields.get(name)
     if field is None:
         return

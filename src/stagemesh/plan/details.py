@@ -71,10 +71,12 @@ def _traffic(plan: Plan) -> Iterator[tuple[str, ...]]:
 
 
 def _bindings(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Hooks and kernels in the order in which they are bound."""
     for stage in plan.stages:
-        for bound in stage.bindings:
-            when = f"{bound.category} {bound.priority}, by {bound.axis}"
-            yield f"{bound.kind}s", f"{stage.name} {bound.name}", bound.target, when
+        for each in stage.bindings:
+            when = f"{each.category} {each.priority}"
+            what = f"{each.kind} {each.name}"
+            yield "bindings", f"{stage.name} {each.axis}", what, each.target, when
 
 
 def _values(plan: Plan) -> Iterator[tuple[str, ...]]:

@@ -129,7 +129,7 @@ def _stage(stage: StagePlan | None) -> dict[str, str]:
         **dict(leaves("additional_config.", stage.model_args)),
         **dict(leaves("default_sampling_params.", stage.sampling)),
         **dict(leaves("env.", stage.env)),
-        **dict(pair for axis in stage.axes for pair in leaves(f"{axis.axis}.", axis.options)),
+        **dict(pair for axis in stage.axes for pair in _options(axis)),
         **{
             f"{each.kind} of {each.target}": f"{each.name} ({each.axis})" for each in stage.bindings
         },
@@ -140,6 +140,12 @@ def _routing(axis: AxisPlan) -> str:
     args = ", ".join(value_text(value) for value in axis.routing.args.values())
     enters = f"{axis.routing.name}({args})" if args else axis.routing.name
     return f"{enters} -> {axis.aggregation.name}"
+
+
+def _options(axis: AxisPlan) -> Iterator[tuple[str, str]]:
+    """Options that say something; where the axis is absent, so are the others."""
+    given = {name: value for name, value in axis.options.items() if value is not None}
+    return leaves(f"{axis.axis}.", given)
 
 
 def leaves(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from stagemesh.config.docs import field_docs
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.type_text import type_text
-from stagemesh.plan.words import OWNERS, value_text
+from stagemesh.plan.words import OWNERS, taken_text, value_text
 from stagemesh.spec.axis import Axis, WorldRole
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -32,8 +32,8 @@ class OptionDoc:
     """The key."""
     type: str
     """The values it takes, in words."""
-    default: str
-    """What holds when it is not given, as YAML."""
+    default: object
+    """What holds when it is not given."""
     doc: str
     """What it is."""
 
@@ -106,7 +106,7 @@ def axis_text(doc: AxisDoc, width: int | None = None) -> str:
         *(("needs", need) for need in doc.needs),
         *(("pairs", pair) for pair in doc.pairs),
         *(
-            ("options", f"{each.name}: {each.type}; default {each.default}. {each.doc}")
+            ("options", f"{each.name}: {taken_text(each.type, each.default)}. {each.doc}")
             for each in doc.options
         ),
         ("deploy file", ", ".join(doc.deploy_fields)),
@@ -152,7 +152,7 @@ def _options(axis: Axis) -> Iterator[OptionDoc]:
         yield OptionDoc(
             name=field.name,
             type=type_text(hints(axis.options)[field.name]),
-            default=value_text(plain(field.default)),
+            default=plain(field.default),
             doc=" ".join(docs.get(field.name, "").split()),
         )
 

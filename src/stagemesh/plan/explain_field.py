@@ -14,10 +14,10 @@ from stagemesh.config.fields import StageField, stage_fields
 from stagemesh.config.kind_fields import KIND_FIELDS
 from stagemesh.config.plain import plain
 from stagemesh.config.schema import DeployFile, StageEntry
-from stagemesh.plan.declared import Declared, declared_at, first_parts, member_names
+from stagemesh.plan.declared import START, Declared, declared_at, first_parts, member_names
 from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.type_text import type_text
-from stagemesh.plan.words import value_text
+from stagemesh.plan.words import taken_text
 from stagemesh.spec.axis import SIZE
 from stagemesh.spec.unset import UNSET
 
@@ -80,7 +80,7 @@ def explain_field(
                 written=tuple(_written(below, fields, catalog)),
                 is_common=below[0] in hints(DeployFile),
                 kinds=tuple(_kinds(below[0], fields, catalog)),
-                flags=tuple(flags.get(".".join(below), ())),
+                flags=tuple(_flags(below, catalog, flags)),
                 declarations=tuple(map(_declaration, found)),
             )
     return None
@@ -109,9 +109,7 @@ def field_text(doc: FieldDoc, width: int | None = None) -> str:
 def _value_text(declaration: Declaration) -> str:
     if declaration.required:
         return f"{declaration.type}; must be given"
-    if declaration.default is None:
-        return f"{declaration.type.removesuffix(' or null')}; not set by default"
-    return f"{declaration.type}; default {value_text(declaration.default)}"
+    return taken_text(declaration.type, declaration.default)
 
 
 def _written(
@@ -126,9 +124,25 @@ def _written(
                 yield f"a deploy file as `{sets.name}`"
     if name in hints(DeployFile) or (field is not None and field.pipeline_wide):
         yield "the root of a deploy file"
+    if any(name in hints(kind) for kind in START):
+        yield "a flag or an argument of `Omni`"
     if field is not None:
         yield "an entry of `stages` in a deploy file"
-        yield "`--stage-overrides`"
+        yield "`--set` and `--stage-overrides`"
+
+
+def _flags(
+    parts: Sequence[str], catalog: Catalog, flags: Mapping[str, Collection[str]]
+) -> Iterator[str]:
+    """Flags of the field itself, or of the fields that say the same about an axis."""
+    axis = catalog.axes.get(parts[0])
+    if axis is None:
+        yield from flags.get(".".join(parts), ())
+    else:
+        member = parts[1] if len(parts) > 1 else SIZE
+        for sets in axis.deploy_fields:
+            if sets.member == member:
+                yield from flags.get(sets.name, ())
 
 
 def _kinds(name: str, fields: Mapping[str, StageField], catalog: Catalog) -> list[str]:

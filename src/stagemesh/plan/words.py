@@ -17,6 +17,13 @@ def plural(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
+def taken_text(kind: str, default: object) -> str:
+    """Say what values a field takes and what holds when it is not given."""
+    if default is None:
+        return f"{kind.removesuffix(' or null')}; not set by default"
+    return f"{kind}; default {value_text(default)}"
+
+
 def value_text(value: object) -> str:
     """Write a value as YAML would, on one line."""
     if isinstance(value, Mapping):

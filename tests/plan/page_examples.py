@@ -69,7 +69,7 @@ def run(example: Example, folder: Path) -> Outcome:
     assert example.command is not None
     folder.mkdir()
     for name, text in example.files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        _write(folder / name, text, is_folder=name.endswith("/"))
     for fixture in (*FIXTURES.iterdir(), *(FIXTURES / "diffusers").iterdir()):
         (folder / fixture.name).symlink_to(fixture)
     environ, arguments = _words(example.command)
@@ -83,6 +83,13 @@ def run(example: Example, folder: Path) -> Outcome:
         exit_code = main(arguments)
     told = _TOLD.findall(err.getvalue())
     return Outcome(exit_code=exit_code, codes=tuple(told), shown=err.getvalue())
+
+
+def _write(path: Path, text: str, *, is_folder: bool) -> None:
+    """Write a file with the folders above it, or an empty folder."""
+    (path if is_folder else path.parent).mkdir(parents=True, exist_ok=True)
+    if not is_folder:
+        path.write_text(text, encoding="utf-8")
 
 
 def _words(command: str) -> tuple[dict[str, str], list[str]]:

@@ -23,7 +23,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="save the plan, for `run FILE`; with `--as`, what that writes",
+        help="save the plan, for `run FILE`; with `--as` or `--fit`, what that writes",
     )
     shapes = parser.add_mutually_exclusive_group()
     shapes.add_argument("--json", action="store_true", help="print the plan as JSON")

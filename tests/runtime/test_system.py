@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -204,9 +205,7 @@ def test_an_empty_prompt_is_a_diagnostic(streaming: Started) -> None:
 def test_a_plan_that_cannot_be_run_says_why() -> None:
     """The reasons of the plan are diagnostics, and nothing is started."""
     plan = fake_plan(three_stages())
-    blocked = type(plan)(
-        **{name: getattr(plan, name) for name in plan.__slots__} | {"not_runnable": ("no `tp`",)}
-    )
+    blocked = replace(plan, not_runnable=("no `tp`",))
     with pytest.raises(DiagnosticError, match="cannot be run: no `tp`"):
         AsyncOmni(blocked)
 

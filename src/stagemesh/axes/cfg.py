@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Combine, DuplicateWithCondTag
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -16,7 +16,7 @@ _LEAST: Final = 2
 """Branches of plain guidance: with the prompt and without it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of a `cfg` entry."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, cast
 
 from stagemesh.axes._hash import LoadBound, check_hash, settle_hash
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Part, cuts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Policy, RouteByStage, Union
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of a `dp` entry."""
 

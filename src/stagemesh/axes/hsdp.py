@@ -7,7 +7,7 @@ was given, or else the ranks of the other axes. Alone, it brings the ranks itsel
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from stagemesh.spec.axis import (
@@ -21,13 +21,14 @@ from stagemesh.spec.axis import (
     WorldRole,
 )
 from stagemesh.spec.cost import Cost, CostView, Part, Pieces
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import PartitionByHash, Union
 from stagemesh.spec.pipeline import ExecutionType
 
 _AUTO: Final = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of an `hsdp` entry."""
 

@@ -6,16 +6,16 @@ exchange. So either composes with Ulysses, which splits heads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
 from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import GatherDim, ShardSequence
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of an `sp_ring` entry."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, cuts, even
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import GatherDim, ShardSequence
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of an `sp_ulysses` entry."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stagemesh.axes._hash import LoadBound, check_hash, settle_hash
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.cost import Part, cuts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import FanInByStage, Policy, RouteByStage
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of a `stage_replica` entry."""
 

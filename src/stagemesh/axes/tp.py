@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, Pieces
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Broadcast, TakeRank
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -18,7 +18,7 @@ _ENCODER: Final = re.compile(r"text_encoder(_[0-9]+)?")
 """Folders of a checkpoint that hold what encodes text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of a `tp` entry."""
 

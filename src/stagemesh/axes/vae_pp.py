@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.cost import Cost, CostView, Part, Pieces
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import ShardSpatial, StitchSpatial
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of a `vae_pp` entry."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from stagemesh.spec.frozen import frozen
 
 
 class State(Enum):
@@ -17,7 +18,7 @@ class State(Enum):
     """Nothing can run before this is put right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Check:
     """One line of `doctor`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stagemesh.cli._arguments import inputs_from
@@ -20,11 +20,12 @@ from stagemesh.plan.make import make
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Side:
     """One of the two that are compared."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Final
 
@@ -14,11 +14,12 @@ from stagemesh.plan.table import table
 from stagemesh.spec.axis import Axis, WorldRole
 from stagemesh.spec.connector import ConnectorSpec
 from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Listing:
     """How one kind of plug-in is listed."""
 

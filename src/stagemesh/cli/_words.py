@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, cast
 
@@ -13,6 +12,7 @@ from stagemesh.cli._main import whole_parser
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.explain_field import field_names
 from stagemesh.plan.pages import codes
+from stagemesh.spec.frozen import frozen
 
 
 class Kind(Enum):
@@ -26,7 +26,7 @@ class Kind(Enum):
     """Names of files and of assembled checkpoints, besides fixed words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Takes:
     """What an argument takes."""
 
@@ -36,7 +36,7 @@ class Takes:
     """Fixed words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FlagWords:
     """One flag."""
 
@@ -48,7 +48,7 @@ class FlagWords:
     """What it is for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandWords:
     """One command."""
 

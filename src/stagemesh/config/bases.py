@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from stagemesh.config.inputs import ConfigInput
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
@@ -29,7 +29,7 @@ MAX_FILES: Final = 16
 _SUFFIX: Final = ".yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _File:
     """A deploy file and how messages call it."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.connector import ConnectorSpec
 from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Model:
     """A pipeline and the package that ships it."""
 
@@ -22,7 +23,7 @@ class Model:
     """Package that holds the model's `deploy/` folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Catalog:
     """Every declaration that can be named in a file."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -17,6 +17,7 @@ from stagemesh.config.tree import quoted
 from stagemesh.config.weights import has_other_weights, weights_in
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.facts import StageFacts, WeightFiles
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import (
     CheckpointConfigs,
@@ -30,7 +31,7 @@ INDEX_FILE: Final = "model_index.json"
 """What a checkpoint of several components has instead: it names each of them and its class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checkpoint:
     """A checkpoint folder that was understood."""
 
@@ -46,7 +47,7 @@ class Checkpoint:
     """What could not be found out, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConfigFile:
     """What describes a checkpoint at its root: `config.json`, `model_index.json`, or both."""
 

@@ -7,7 +7,6 @@ is said of all, and two different values for one thing in one layer are an error
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.check import checker, hints
@@ -30,12 +29,13 @@ from stagemesh.config.scope import Scope
 from stagemesh.config.settings import Sourced
 from stagemesh.config.stages import Stages
 from stagemesh.config.start_fields import read_policy, read_sampling
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
 _STAGE: Final = "stage_id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandLine:
     """What was said for this one start."""
 

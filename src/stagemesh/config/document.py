@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from stagemesh.config.tree import (
     tree_from_yaml,
 )
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
 Findings: TypeAlias = list[Diagnostic]
@@ -41,7 +42,7 @@ _MAX_EVENTS: Final = 3 * MAX_VALUES + 8
 _Loader: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """One source that was read; its root is a mapping."""
 
@@ -81,7 +82,7 @@ class Document:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """What is read and how it is called in messages."""
 

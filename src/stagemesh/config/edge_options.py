@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stagemesh.config.check import Annotation, checker, hints, unknown_key
 from stagemesh.config.merge import Node, sourced
 from stagemesh.config.place import Place, Run
 from stagemesh.config.settings import Sourced
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig
 from stagemesh.spec.unset import UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Extra:
     """What `extra` of one connector says."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stagemesh.config.catalog import Catalog
@@ -13,12 +12,13 @@ from stagemesh.config.kind_fields import KIND_FIELDS, PIPELINE_WIDE
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import STAGE_KEY, Size, StageEntry
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType, StagePipelineConfig
 from stagemesh.spec.registry import PluginError
 from stagemesh.spec.unset import UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageField:
     """One key that an entry of a stage may have."""
 

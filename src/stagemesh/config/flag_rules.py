@@ -7,14 +7,14 @@ its name and reaches every stage that can use it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from stagemesh.config.kind_fields import Object
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartFields:
     """What can be said of all stages only by a flag or a Python argument."""
 

@@ -7,14 +7,15 @@ a flag is spelled and shown; what its value may be is judged by its field.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from stagemesh.spec.frozen import frozen
 
 FILE: Final = Path(__file__).with_name("flag_table.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Flag:
     """One flag, or the pair of a switch."""
 

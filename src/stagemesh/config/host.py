@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from stagemesh.spec.frozen import frozen
 
 _DIGITS: Final = re.compile("[0-9]{1,6}")
 
@@ -16,7 +17,7 @@ VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 """The variable that says which GPUs there are for us, and in which order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Host:
     """What this machine offers to stages."""
 

@@ -9,7 +9,6 @@ at. Names of folders and parts of names mean nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from stagemesh.config.checkpoint import INDEX_FILE, ConfigFile
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import ANY_CLASS, PipelineConfig
 
@@ -68,7 +68,7 @@ def model_of(file: ConfigFile, catalog: Catalog, run: Run) -> Model | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Refusal:
     """A model that answers to a key of the file, and whose predicate said no."""
 

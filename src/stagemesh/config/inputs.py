@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET, Unset
 
 ConfigInput: TypeAlias = str | Path | Mapping[str, object]
 """A path to a YAML file, or the same content as a Python mapping."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GivenField:
     """One field that was said for all stages, or for the start itself; what is not said is absent.
 
@@ -30,7 +30,7 @@ class GivenField:
     """Whether `value` is text from a command line, to be read as the field's type asks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanInputs:
     """A model and everything that was said about how it should run."""
 

@@ -7,12 +7,12 @@ import hashlib
 import json
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import JsonObject
 
@@ -21,7 +21,7 @@ _LIMIT: Final = 4 * MIB
 """Bytes of a configuration file; published ones have some ten thousand."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JsonFile:
     """A JSON file that holds an object."""
 

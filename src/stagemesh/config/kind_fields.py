@@ -8,10 +8,11 @@ says that it cannot be run. `None` means that nothing is overridden.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final, Literal, TypeAlias
 
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
 PIPELINE_WIDE: Final[Mapping[str, bool]] = {"pipeline_wide": True}
@@ -31,7 +32,7 @@ ModelRunner: TypeAlias = Literal["v1", "v2"]
 """Generation of the model runner."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EveryKind:
     """Fields of every stage."""
 
@@ -71,7 +72,7 @@ class EveryKind:
     """CPU list of each device of the stage, such as `2-3`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Llm:
     """Fields of stages that run a language model or another network by tokens."""
 
@@ -141,7 +142,7 @@ class Llm:
     """Most characters of a style instruction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Diffusion:
     """Fields of stages that denoise."""
 

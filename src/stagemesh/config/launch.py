@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Final, Literal, TypeAlias
 
 from stagemesh.config.check import Pattern
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 Address: TypeAlias = Annotated[str, Pattern(regex=r"\S+", example="127.0.0.1")]
 """A host name or an IP address."""
@@ -21,7 +22,7 @@ NO_STAGE: Final = "none"
 """The `stage_id` of a start that holds the API server and the orchestrator alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LaunchOptions:
     """What one start of several runs, and where it finds the others."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final, TypeAlias
 
 from stagemesh.config.launch import NO_STAGE, LaunchOptions
 from stagemesh.config.settings import Sourced
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 
 Given: TypeAlias = Mapping[str, Sourced[object]]
 """Launch options by name, as far as they were given and are of their type."""
@@ -17,7 +18,7 @@ _DEFAULTS: Final = {item.name: item.default for item in fields(LaunchOptions)}
 _MASTER: Final = ("omni_master_address", "omni_master_port")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Needs:
     """An option that means nothing without others."""
 
@@ -26,7 +27,7 @@ class _Needs:
     help: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Excludes:
     """Two options that contradict each other."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stagemesh.config.bases import DeployFiles, pipeline_named
@@ -27,12 +27,13 @@ from stagemesh.config.strategy import EXPECTED, read_strategy
 from stagemesh.config.strategy_specs import SOURCE, file_form
 from stagemesh.config.topology import topology_findings
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import PipelineConfig
 from stagemesh.spec.unset import Unset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """What the files, flags and the checkpoint said together."""
 

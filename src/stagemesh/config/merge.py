@@ -8,7 +8,6 @@ never meet. What was cleared is remembered for the record of what a later value 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from stagemesh.config.document import Findings
@@ -16,6 +15,7 @@ from stagemesh.config.patch import Patch
 from stagemesh.config.settings import Sourced
 from stagemesh.config.tree import Path, path_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.unset import UNSET
 
@@ -43,7 +43,7 @@ Node: TypeAlias = "Branch | Sourced[object]"
 """A mapping, or a value with what it replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MergedPlace:
     """Tells the places of a merged mapping's values."""
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from stagemesh.config.check import hints
 from stagemesh.config.place import Place
 from stagemesh.config.tree import Path
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 
 NULL_IS_A_VALUE: Final = "null is a value"
 """Goes into `Annotated`: for this field `null` says something, and clears nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Patch:
     """One value for one path.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Protocol
 
 from stagemesh.config.tree import Path, path_text, quoted
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -26,7 +26,7 @@ class Located(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Nowhere:
     """The places of values that were not written in a file, such as the parameters of a request."""
 
@@ -44,7 +44,7 @@ class Nowhere:
         return self.origin(path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Relayered:
     """The same places, as those of another layer."""
 
@@ -62,7 +62,7 @@ class Relayered:
         return dataclasses.replace(self.located.key_origin(path), layer=self.layer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """Where a value stands and how messages call it."""
 

@@ -8,7 +8,7 @@ from the text under each field. The stage fields of kinds, axes and engines are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from stagemesh.config.check import Pattern
@@ -17,6 +17,7 @@ from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.config.variables import VariableName, VariableValue
 from stagemesh.spec.axis import Owner
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 
 
@@ -46,7 +47,7 @@ ToStage: TypeAlias = Annotated[str, Pattern(regex="to_stage_[0-9]+", example="to
 """Names an outgoing edge."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConnectorEntry:
     """One named connector."""
 
@@ -63,7 +64,7 @@ PLATFORMS: Final[tuple[str, ...]] = get_args(Platform)
 """All of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EdgeEntry:
     """What is said about one edge, besides `from` and `to`, which name its stages."""
 
@@ -82,7 +83,7 @@ EDGE_ENDS: Final[Mapping[str, str]] = {
 """The two keys of an edge that no Python field can be called after, with their text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlatformSection:
     """What holds on devices of one kind only."""
 
@@ -94,7 +95,7 @@ class PlatformSection:
     """Whether stages that share a device run under CUDA MPS there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeployFile:
     """How the stages of a pipeline run."""
 
@@ -124,7 +125,7 @@ class DeployFile:
     """Whether stages that share a device run under CUDA MPS."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageEntry:
     """Settings of one stage; axes and engines add further keys."""
 
@@ -150,7 +151,7 @@ class StageEntry:
     """Further options of the engine; the same field written directly in the entry wins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StrategyEntry:
     """One axis of one stage; some axes add further keys."""
 
@@ -170,7 +171,7 @@ class StrategyEntry:
     """Kernels to bind onto layers, besides those of the axis."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StrategyFile:
     """Parallel axes laid over stages."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from stagemesh.config.check import Pattern
 from stagemesh.config.kind_fields import Amount, Count
 from stagemesh.config.patch import NULL_IS_A_VALUE
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 Seconds: TypeAlias = Annotated[float, Range(minimum=0.001)]
 """A span of time."""
@@ -21,7 +21,7 @@ ReplicaGroup: TypeAlias = Mapping[StageNumber, Amount]
 """A replica of every stage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DuplexSession:
     """Life, limits and placement of full-duplex sessions."""
 

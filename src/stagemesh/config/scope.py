@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.fields import StageField
 from stagemesh.config.stages import Stages
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scope:
     """What names can mean."""
 

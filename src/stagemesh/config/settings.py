@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from stagemesh.spec.axis import Owner
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.patterns import Policy
@@ -14,7 +15,7 @@ from stagemesh.spec.patterns import Policy
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sourced(Generic[Value]):
     """A value and where it came from; equality looks at the value alone."""
 
@@ -28,7 +29,7 @@ class Sourced(Generic[Value]):
     """For a mapping, which is merged by key: each member with its own origin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AxisSettings:
     """One axis of one stage."""
 
@@ -52,7 +53,7 @@ class AxisSettings:
     """Where the axis was declared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageSettings:
     """Everything that was said about one stage."""
 
@@ -66,7 +67,7 @@ class StageSettings:
     """All other stage fields that were given, by field name, already of the field's type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConnectorSettings:
     """One named connector of the deploy file."""
 
@@ -82,7 +83,7 @@ class ConnectorSettings:
     """Where it was declared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EdgeSettings:
     """What was said about one edge; `None` is nothing."""
 
@@ -111,7 +112,7 @@ class EdgeSettings:
         return {"from": self.source, "to": self.target, **given}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """The whole merged configuration of one pipeline."""
 

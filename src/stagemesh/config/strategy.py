@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.check import checker, hints, missing_key, unknown_key, wrong_type
@@ -17,6 +16,7 @@ from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
@@ -31,7 +31,7 @@ EXPECTED: Final = f"a mapping with `{_ROOT}`"
 """What a strategy file holds, for the message about one that holds something else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """One axis of a stack, checked: what was said about it."""
 
@@ -45,7 +45,7 @@ class Entry:
     """Where it stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageStack:
     """The entries of one stage."""
 

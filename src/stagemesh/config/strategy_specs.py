@@ -7,7 +7,7 @@ those of the axis, is told here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from stagemesh.config.check import hints
@@ -19,6 +19,7 @@ from stagemesh.config.strategy import Entry
 from stagemesh.config.tree import Path, path_text, quoted
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.patterns import (
@@ -61,7 +62,7 @@ def _items(stack: object) -> Sequence[object]:
     return stack if isinstance(stack, list | tuple) else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Here:
     """Where a spec stands, and how messages call it."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import yaml
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -45,7 +46,7 @@ class Pairs(list[tuple[str, object]]):
     """The members of a JSON object as written, so that a key given twice is seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """Something in a source that no tree can hold."""
 
@@ -61,7 +62,7 @@ class Problem:
     """Where the first of two equal keys stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tree:
     """A value with the places of its parts."""
 

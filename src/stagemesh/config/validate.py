@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -29,6 +28,7 @@ from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import read_strategy
 from stagemesh.config.topology import topology_findings
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import PipelineConfig
 
@@ -49,7 +49,7 @@ class FileKind(Enum):
     """A saved plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckedFile:
     """What was found in one file."""
 
@@ -65,7 +65,7 @@ class CheckedFile:
     """The file and those it lies on, for showing the lines at fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckedFiles:
     """What was found in several files."""
 

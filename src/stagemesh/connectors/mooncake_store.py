@@ -7,14 +7,14 @@ lie, a master that places objects in them, and a segment of memory that every pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.connector import ConnectorSpec, Reach
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MooncakeStoreOptions:
     """What `extra` may hold."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from stagemesh.engines._budget import (
@@ -15,6 +14,7 @@ from stagemesh.engines._budget import (
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Forward, Part, Work
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import DTYPE_BYTES
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -22,7 +22,7 @@ _TOKENS: Final = 512
 """Tokens of a nominal pass, where the checkpoint gives no length."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GenerationOptions:
     """Arguments of the `generation` engine."""
 

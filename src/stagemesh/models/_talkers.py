@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias, cast
 
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.model import ModelFinding, ModelStage, ModelView
 
 Count: TypeAlias = Annotated[int, Range(minimum=1)]
@@ -16,7 +16,7 @@ Amount: TypeAlias = Annotated[int, Range(minimum=0)]
 """A number of things that may be absent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodecChunks:
     """Options of an edge that carries frames of codec tokens."""
 
@@ -30,7 +30,7 @@ class CodecChunks:
     """Frames of the first chunks, one after the other, instead of the first one's alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FirstAudioChunks(CodecChunks):
     """The same where the talker can decode the first frame itself."""
 

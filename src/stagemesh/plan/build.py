@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from stagemesh.config.catalog import Catalog
@@ -31,10 +31,11 @@ from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanRequest:
     """All that a plan is made from."""
 
@@ -54,7 +55,7 @@ class PlanRequest:
     """Where the replicas of every stage lie, by id; decided here when it is not given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanResult:
     """A plan, or what stands against it."""
 

@@ -7,7 +7,6 @@ A path is what people write: `max_num_seqs`, `tp`, `sp_ulysses.mode`, `duplex_se
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
@@ -19,6 +18,7 @@ from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.schema import DeployFile, StageEntry, StrategyEntry
 from stagemesh.plan.type_text import held_type, is_by_name
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType, StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -32,7 +32,7 @@ START: Final[tuple[type, ...]] = (LaunchOptions, StartFields)
 """What no file can say: it is given by flags and Python arguments alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Declared:
     """A field of a dataclass, and whose it is."""
 
@@ -114,7 +114,7 @@ def _deploy_field(axis: Axis, sets: DeployField) -> Declared:
     return Declared(owner=owner, kind=axis.options, name=sets.member)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Switch:
     """A field that switches an axis on or off."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.config.host import Host
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -42,7 +43,7 @@ _PLATFORMS: Final[Mapping[str, str]] = {
 """Platforms of the imaginary devices that CUDA does not drive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Devices:
     """The devices that placement may use."""
 

@@ -7,7 +7,6 @@ devices, routing, arguments, memory. Where a value was written is no difference.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.variables import SECRET
@@ -16,6 +15,7 @@ from stagemesh.plan.render import devices_text
 from stagemesh.plan.table import printable, table, wrapped
 from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
 from stagemesh.plan.words import plural, value_text
+from stagemesh.spec.frozen import frozen
 
 ABSENT: Final = "-"
 """Stands for what one of the two does not have."""
@@ -23,7 +23,7 @@ _MASK: Final = "***"
 _PIPELINE: Final = "pipeline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """One thing that is decided otherwise."""
 

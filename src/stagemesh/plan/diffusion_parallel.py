@@ -7,7 +7,7 @@ the planner like any other. A value that was given is told apart from an equal d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, Self
 
 from stagemesh.config.catalog import Catalog
@@ -19,6 +19,7 @@ from stagemesh.config.scope import Scope
 from stagemesh.config.stages import Stages
 from stagemesh.errors import AxisTranslationError
 from stagemesh.plan.alone import one_stage, plan_alone
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -28,7 +29,7 @@ SOURCE: Final = "parallel_config"
 _STAGE: Final = "stage"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DiffusionParallelConfig:
     """How the ranks of a diffusion stage share the work."""
 

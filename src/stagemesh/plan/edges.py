@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from stagemesh.config.chunks import hands_over_chunks
@@ -14,13 +13,14 @@ from stagemesh.plan.report import Report
 from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.connector import ConnectorSpec
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 Edge: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Side:
     """One of the two places where the connector of an edge can be named."""
 
@@ -41,7 +41,7 @@ _SIDES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Named:
     name: str
     origin: Origin

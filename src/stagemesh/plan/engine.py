@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Final
 
 from stagemesh.config.catalog import default_engine
@@ -16,6 +16,7 @@ from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import NoOptions, StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -25,7 +26,7 @@ PLANNED_FIELDS: Final = frozenset(item.name for item in fields(StageEntry))
 """Stage fields that the planner itself uses; all others are arguments of the engine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineChoice:
     """The engine of one stage with its arguments."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import hints
@@ -14,6 +13,7 @@ from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.type_text import type_text
 from stagemesh.plan.words import OWNERS, taken_text, value_text
 from stagemesh.spec.axis import Axis, WorldRole
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
 _ROLES = {
@@ -24,7 +24,7 @@ _ROLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OptionDoc:
     """A further key of an entry."""
 
@@ -38,7 +38,7 @@ class OptionDoc:
     """What it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AxisDoc:
     """All that is known about one axis."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
@@ -19,13 +18,14 @@ from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.type_text import type_text
 from stagemesh.plan.words import taken_text
 from stagemesh.spec.axis import SIZE
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
 _LISTS: Final = ("stages", "strategies")
 """Keys that hold stages; a path may begin with one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Declaration:
     """What one owner says about a field."""
 
@@ -43,7 +43,7 @@ class Declaration:
     """Names of its members, where it is a mapping with fixed ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FieldDoc:
     """All that is known about one field."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
@@ -22,6 +22,7 @@ from stagemesh.plan.values import StagePlan, ValuePlan
 from stagemesh.plan.words import value_text
 from stagemesh.spec.axis import SIZE, Axis, WorldRole
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
 _MOST: Final = 64
@@ -50,7 +51,7 @@ _PLANNED: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Word:
     """What one layer says about a value."""
 
@@ -64,7 +65,7 @@ class Word:
     """`wins` or `overridden`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ValueStory:
     """One value and all that led to it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
@@ -13,9 +13,10 @@ from stagemesh.plan.build import PlanRequest, PlanResult, build
 from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Made:
     """A plan, or what stands against it, with the sources for showing lines at fault."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from stagemesh.plan.table import wrapped
+from stagemesh.spec.frozen import frozen
 
 FOLDER: Final = Path(__file__).parents[1] / "pages"
 """Where the pages are."""
@@ -27,7 +27,7 @@ _FORM: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Page:
     """What is to be said about one code, in Markdown."""
 

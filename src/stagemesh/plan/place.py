@@ -10,7 +10,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stagemesh.config.settings import Sourced
@@ -18,6 +17,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 
 DeviceIds: TypeAlias = tuple[int, ...]
@@ -27,7 +27,7 @@ _MAX_DEVICES: Final = 10**5
 """Devices that a plan may use where their number is free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wish:
     """What one stage needs."""
 
@@ -56,7 +56,7 @@ class Wish:
         return max(self.rank_bytes or 0, reserved)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Placement:
     """Where everything lies."""
 

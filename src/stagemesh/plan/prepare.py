@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.checkpoint import Checkpoint
 from stagemesh.config.document import Document
@@ -15,9 +13,10 @@ from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.devices import devices_from
 from stagemesh.plan.values import CheckpointPlan
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """A request for a plan, or what stands against it."""
 

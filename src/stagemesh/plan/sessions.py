@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from stagemesh.spec.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class GroupPlan:
     """One replica of every stage, which a session takes together."""
 
@@ -16,7 +17,7 @@ class GroupPlan:
     """The frontend that places sessions in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FrontendPlan:
     """One frontend and the sessions that it may hold."""
 
@@ -28,7 +29,7 @@ class FrontendPlan:
     """Sessions that it can hold at most: its share, within what its replicas hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DuplexPlan:
     """Placement, limits and life of full-duplex sessions."""
 
@@ -70,7 +71,7 @@ class DuplexPlan:
         return self.max_sessions if per_replica is None else per_replica
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionPlan:
     """How the pipeline serves."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
+
+from stagemesh.spec.frozen import frozen
 
 Runner: TypeAlias = Literal["v1", "v2"]
 """Generation of the model runner."""
@@ -12,7 +14,7 @@ Executor: TypeAlias = Literal["uni", "mp", "ray", "external_launcher"]
 """How the ranks of a stage are started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RankBinding:
     """What one rank is bound to; `None` where it follows from the rank's device."""
 
@@ -22,7 +24,7 @@ class RankBinding:
     """CPU list, such as `2-3`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NumaPlan:
     """Binding of a stage's processes to NUMA nodes."""
 
@@ -33,7 +35,7 @@ class NumaPlan:
     """Bindings of the ranks of each replica."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MpsPlan:
     """Whether a stage shares its device through CUDA MPS."""
 
@@ -44,7 +46,7 @@ class MpsPlan:
     or a private one where it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SharePlan:
     """The share of each of its devices that a stage may use."""
 
@@ -54,7 +56,7 @@ class SharePlan:
     """The same in bytes; `None` when the memory of a device is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KernelsPlan:
     """Kernels that were chosen, under the names that engines know them by; `None` for no choice."""
 
@@ -66,7 +68,7 @@ class KernelsPlan:
     """Kernels of linear layers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageSetup:
     """All of it for one stage."""
 

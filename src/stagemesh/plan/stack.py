@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 from stagemesh.config.settings import AxisSettings, Sourced, StageSettings
 from stagemesh.plan.world import Mesh, mesh_of, mesh_order, replica_count, world_size
 from stagemesh.spec.axis import Axis, Finding, Said, WorldRole
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import Binding
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.patterns import Policy, RouteByStage, Routing
 from stagemesh.spec.pipeline import StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StackedAxis:
     """One declared axis of a stage."""
 
@@ -69,7 +70,7 @@ class StackedAxis:
         return {name: Sourced(value=value, origin=self.origin) for name, value in needed.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stack:
     """All axes of one stage."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from stagemesh.config.chunks import hands_over_chunks
@@ -27,12 +26,13 @@ from stagemesh.plan.values import (
 )
 from stagemesh.plan.world import Mesh
 from stagemesh.spec.engine import MemoryEstimate
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import Binding, HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Routing
 from stagemesh.spec.pipeline import StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageDraft:
     """What was decided about a stage before it has devices."""
 

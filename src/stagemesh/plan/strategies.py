@@ -7,7 +7,7 @@ result in the words of `OmniParallelConfig`. What is wrong is raised, all of it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -34,6 +34,7 @@ from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.plan.world import Mesh, mesh_of, world_size
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
@@ -46,7 +47,7 @@ Strategies: TypeAlias = Mapping[str, Sequence[StrategySpec]]
 """Names of stages, each with its axes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OmniParallelConfig:
     """What the axes of one stage come to, in the words of stage fields."""
 
@@ -89,7 +90,7 @@ class OmniParallelConfig:
         return world_size(self.mesh)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StrategyApplyResult:
     """What strategies come to on a model."""
 

@@ -6,7 +6,6 @@ A plan that does not stand yet can be asked as well: then only what was given is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.fields import stage_fields
@@ -15,13 +14,14 @@ from stagemesh.plan.provenance import AXES, axis_values, values_of
 from stagemesh.plan.tally import defaults_of
 from stagemesh.plan.values import StagePlan, ValuePlan
 from stagemesh.spec.axis import ENABLED, SIZE
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 
 _MEMBERS: Mapping[str, str] = {"l1_owner": "owner", ENABLED: SIZE}
 """Members of an axis that go by another name in a plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Subject:
     """What a path means."""
 
@@ -39,7 +39,7 @@ class Subject:
         return ".".join(part for part in (self.stage, path) if part)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Record:
     """All values of a plan, or of what was said where there is no plan yet."""
 

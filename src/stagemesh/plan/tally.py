@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from stagemesh.plan.values import Plan, StagePlan, ValuePlan
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tally:
     """The values of a plan by where they come from."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final, Literal
 
 from stagemesh.config.launch import LaunchOptions
@@ -11,12 +11,13 @@ from stagemesh.config.variables import VariableName, VariableValue
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.setup import StageSetup
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 PLAN_VERSION: Final = 1
 """Version of the saved form; a plan of another version is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DevicesPlan:
     """The devices that the plan was made for."""
 
@@ -32,7 +33,7 @@ class DevicesPlan:
     """What the driver calls each of them, such as `7` or `GPU-...`; empty where nothing does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RankPlan:
     """One rank of one replica."""
 
@@ -44,7 +45,7 @@ class RankPlan:
     """Coordinate on every axis that multiplies ranks and is larger than 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReplicaPlan:
     """One replica of a stage."""
 
@@ -54,7 +55,7 @@ class ReplicaPlan:
     """Its ranks in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PatternPlan:
     """A routing or aggregation pattern by name."""
 
@@ -64,7 +65,7 @@ class PatternPlan:
     """Its fields, enums by value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BindingPlan:
     """One layer hook or kernel that an axis binds."""
 
@@ -86,7 +87,7 @@ class BindingPlan:
     """For a kernel, whether it needs that group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrafficPlan:
     """What one axis makes the busiest rank send, by the formulas of its declaration."""
 
@@ -100,7 +101,7 @@ class TrafficPlan:
     """Tokens of one run, before any axis cuts them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AxisPlan:
     """One axis of one stage, with its process groups."""
 
@@ -126,7 +127,7 @@ class AxisPlan:
     """What its ranks send; `None` where nothing is sent or it cannot be told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ValuePlan:
     """Where one value of a stage came from."""
 
@@ -142,7 +143,7 @@ class ValuePlan:
     """Values it replaced, highest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryPlan:
     """Bytes that one rank is expected to hold."""
 
@@ -161,7 +162,7 @@ class MemoryPlan:
         return self.weights + self.cache + self.workspace + self.context
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StagePlan:
     """One stage: what runs it, where, and with which values."""
 
@@ -213,7 +214,7 @@ class StagePlan:
     """How its processes are started and bound, and which kernels it takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EdgePlan:
     """One edge between two stages."""
 
@@ -239,7 +240,7 @@ class EdgePlan:
     """Most requests that are on it at a time; `None` for no limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WeightTransferPlan:
     """How new weights reach the stages while they run."""
 
@@ -249,7 +250,7 @@ class WeightTransferPlan:
     """Further options of that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckpointPlan:
     """The checkpoint that the plan was made for."""
 
@@ -259,7 +260,7 @@ class CheckpointPlan:
     """SHA-256 of its configuration file; running refuses a checkpoint that no longer matches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """Everything that was decided before anything starts."""
 

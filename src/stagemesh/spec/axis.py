@@ -7,12 +7,13 @@ declaration. Ranks are numbered with the axis of the lowest `mesh_position` slow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias
 
 from stagemesh.spec.cost import Cost, CostView, Cuts, cuts
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import Binding, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Policy, Routing
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
@@ -40,7 +41,7 @@ class Owner(Enum):
     """The runtime, across replicas."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """What an axis has against a layout; the planner adds the places."""
 
@@ -58,7 +59,7 @@ class Finding:
     """Option of the axis at fault; the planner points to where it was set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Said:
     """What was said about one axis of a stage, before the rest of the layout is looked at."""
 
@@ -82,7 +83,7 @@ def _as_said(said: Said) -> Said | Finding:
     return said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StackView:
     """The effective layout of one stage, as an axis sees it while it checks."""
 
@@ -139,7 +140,7 @@ SIZE: Final = "size"
 """Member of an axis that holds its degree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeployField:
     """A stage field that says something about an axis, as an entry of a strategy would."""
 
@@ -155,7 +156,7 @@ class DeployField:
     """Kinds of stage that a value for every stage reaches; those of the axis where it is `None`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Axis:
     """The declaration of one axis."""
 

@@ -9,10 +9,10 @@ ticket's number back to `Sender.released`. So readiness is always pushed, and no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.pipeline import NoOptions
 
@@ -25,7 +25,7 @@ class Reach(Enum):
     NETWORK = "network"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ticket:
     """What travels over the stream for one payload."""
 
@@ -80,7 +80,7 @@ def _no_endpoints(_options: object) -> Mapping[str, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConnectorSpec:
     """The declaration of a connector, exported as `CONNECTOR` by `connectors/<name>.py`."""
 

@@ -7,11 +7,11 @@ know no axis by name. The formulas and their sources are in `docs/concepts/memor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 
 
 class Part(Enum):
@@ -56,7 +56,7 @@ def cuts(*parts: Part) -> Cuts:
     return lambda size, _options: dict.fromkeys(parts, size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Work:
     """What is done on the way through a network; ranks with different layers do it in turn."""
 
@@ -66,7 +66,7 @@ class Work:
     """Bytes of weights and cache that are read for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forward:
     """One run of a stage's network, as its engine would do it; bytes and times follow from it."""
 
@@ -84,7 +84,7 @@ class Forward:
     """Requests that one run serves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CostView:
     """The effective layout of a stage, as an axis sees it while it counts."""
 
@@ -131,7 +131,7 @@ class CostView:
         return min(self.facts.text_length or 0, self.forward.tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cost:
     """What one axis costs the rank that pays most."""
 

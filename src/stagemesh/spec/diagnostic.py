@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+from stagemesh.spec.frozen import frozen
 
 if TYPE_CHECKING:
     from stagemesh.spec.origin import Origin
@@ -25,7 +26,7 @@ class Severity(Enum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """A second place that belongs to the finding."""
 
@@ -35,7 +36,7 @@ class Note:
     """The place, when there is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Diagnostic:
     """One finding about the user's input."""
 

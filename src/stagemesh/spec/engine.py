@@ -12,7 +12,7 @@ ever spins. `step` may block for one model step, never for work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -20,6 +20,7 @@ from typing import Final, Protocol, TypeAlias
 from stagemesh.spec.axis import Finding
 from stagemesh.spec.cost import Forward, Part, Pieces
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import MetaValue, Payload
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
 
@@ -42,7 +43,7 @@ class FaultKind(Enum):
     """The engine failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineFault:
     """Why one request failed in an engine."""
 
@@ -52,7 +53,7 @@ class EngineFault:
     """What happened, for the user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineRequest:
     """A request as an engine sees it; its inputs come by `append`."""
 
@@ -62,7 +63,7 @@ class EngineRequest:
     """Request parameters, checked against the engine's and the stage's parameter types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineOutput:
     """What one step gave for one request."""
 
@@ -78,7 +79,7 @@ class EngineOutput:
     """Amounts to add to the report, such as `{"tokens": 1}` or `{"audio_s": 0.37}`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineContext:
     """All that an engine is given to load one rank of one replica of a stage."""
 
@@ -165,7 +166,7 @@ _CONTEXT_BYTES: Final = 2**30
 """Kernels, workspaces and collective buffers of an accelerator's libraries, for one process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryInput:
     """What a memory model is given."""
 
@@ -196,7 +197,7 @@ class MemoryInput:
         return 0 if self.device_kind == _CPU else _CONTEXT_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryEstimate:
     """Bytes that one rank of a stage is expected to hold."""
 
@@ -235,7 +236,7 @@ def _no_findings(_given: MemoryInput) -> Iterable[Finding]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineSpec:
     """The declaration of an engine."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WeightFiles:
     """What the weight files of one folder of a checkpoint amount to."""
 
@@ -18,7 +20,7 @@ class WeightFiles:
     """False where an index tells their size and none of them is there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageFacts:
     """Facts about one stage's network. `None` means that the checkpoint does not say.
 

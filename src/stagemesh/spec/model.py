@@ -8,11 +8,13 @@ effective values of every layer, and adds the places where they were written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from stagemesh.spec.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class ModelFinding:
     """What a model has against its configuration; the planner adds the place."""
 
@@ -28,7 +30,7 @@ class ModelFinding:
     """What to write instead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelStage:
     """The effective configuration of one stage."""
 
@@ -49,7 +51,7 @@ class ModelStage:
         return self.sizes.get(axis, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelView:
     """A whole configuration as the rules of its model see it."""
 

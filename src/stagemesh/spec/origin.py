@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from stagemesh.spec.frozen import frozen
 
 
 class Layer(IntEnum):
@@ -34,7 +35,7 @@ class Layer(IntEnum):
         return self >= Layer.GLOBAL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Origin:
     """A place in the user's input, or in what ships with stagemesh."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.facts import StageFacts, WeightFiles
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.model import ModelCheck, no_model_findings
 
 JsonObject: TypeAlias = Mapping[str, object]
@@ -63,12 +64,12 @@ class ExecutionType(Enum):
     """A denoising loop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NoOptions:
     """The options type of what takes none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StagePipelineConfig:
     """One stage of a pipeline."""
 
@@ -137,7 +138,7 @@ class StagePipelineConfig:
         return ("text",) if given is None else tuple(given.replace(",", "+").split("+"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PipelineConfig:
     """A model's stages, how its checkpoints are recognised, and what they say."""
 

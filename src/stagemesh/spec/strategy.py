@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Routing
 from stagemesh.spec.registry import AXES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MeshAxis:
     """A kind of axis and its degree."""
 
@@ -26,7 +27,7 @@ class MeshAxis:
     """Its degree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StrategySpec:
     """One axis of one stage."""
 

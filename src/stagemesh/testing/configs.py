@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stagemesh.spec.facts import WeightFiles
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryConfigs(CheckpointConfigs):
     """Configuration files by folder."""
 

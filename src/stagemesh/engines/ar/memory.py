@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.engines._budget import (
@@ -19,6 +19,7 @@ from stagemesh.engines.ar.options import ALL_THAT_FITS, ArOptions
 from stagemesh.spec.axis import Finding
 from stagemesh.spec.cost import Part
 from stagemesh.spec.engine import MemoryEstimate, MemoryInput
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import DTYPE_BYTES
 
 _DEFAULT_CACHE_BYTES: Final = 2**30
@@ -49,7 +50,7 @@ def served_length(options: ArOptions, *, token_bytes: int, longest: int) -> int:
     return min(longest, budget // (options.block_size * token_bytes) * options.block_size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Held:
     """What one rank holds, before the cache is cut into blocks."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +23,12 @@ from stagemesh.engines.ar.head import pack_head
 from stagemesh.engines.ar.memory import cache_blocks, served_length
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.engines.ar.scheduler import Chunk
+from stagemesh.spec.frozen import frozen
 
 _PROBE_TOKENS: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limits:
     """What the engine has to know about a loaded model."""
 

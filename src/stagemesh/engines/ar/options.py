@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 MIN_TEMPERATURE: Final = 1e-3
 """The least above 0: smaller ones are the likeliest token too, but scores overflow on the way."""
@@ -18,7 +18,7 @@ _MIN_LENGTH: Final = 2
 """A token of the prompt and one of the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ArOptions:
     """Arguments of the `ar` engine."""
 
@@ -46,7 +46,7 @@ class ArOptions:
             raise ValueError(f"`max_model_len` is `{length}`, the least is `{_MIN_LENGTH}`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ArParams:
     """Parameters of one request."""
 

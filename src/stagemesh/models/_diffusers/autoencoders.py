@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stagemesh.models._diffusers.denoisers import CLASS_KEY
 from stagemesh.models._diffusers.numbers import MissingNumberError, number, numbers
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Autoencoder:
     """What the configuration of one VAE says."""
 
@@ -41,7 +41,7 @@ def autoencoder(config: JsonObject) -> Autoencoder:
         return Autoencoder()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Stack:
     """A stack of residual blocks of two convolutions, level by level."""
 

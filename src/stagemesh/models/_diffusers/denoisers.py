@@ -15,7 +15,7 @@ prompt and guidance.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from stagemesh.models._diffusers.numbers import (
@@ -28,6 +28,7 @@ from stagemesh.models._diffusers.numbers import (
     ratio,
 )
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import JsonObject
 
 _TIME: Final = 256
@@ -36,7 +37,7 @@ CLASS_KEY: Final = "_class_name"
 """Key of the class in the file of a component of `diffusers`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Denoiser:
     """What the configuration of one denoiser says."""
 
@@ -77,7 +78,7 @@ def _of_any(config: JsonObject) -> StageFacts:
     return StageFacts(num_attention_heads=count, num_kv_heads=count, head_dim=width)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Shape:
     """The numbers that every known class has."""
 

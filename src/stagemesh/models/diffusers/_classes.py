@@ -7,11 +7,13 @@ nothing else. Guidance is what costs a second pass through the denoiser.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from stagemesh.spec.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class PipelineClass:
     """One name of `_class_name` in `model_index.json`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeVar
 
 from stagemesh.errors import DiagnosticError
@@ -13,6 +13,7 @@ from stagemesh.models._diffusers.text_encoders import text_encoder
 from stagemesh.models.diffusers._components import DECODERS, DENOISERS, ENCODERS
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts, WeightFiles
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import DTYPE_BYTES
 from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
 
@@ -24,7 +25,7 @@ _PAIR: Final = 2
 Facts = TypeVar("Facts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parts:
     """What a checkpoint says about its networks, each by the name of its component."""
 
@@ -150,7 +151,7 @@ def _either(group: tuple[str, ...]) -> str:
     return " or ".join(f"`{name}`" for name in group)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Weights:
     """Weights of some components."""
 

@@ -8,7 +8,7 @@ small one that writes codec tokens, code2wav a flow and a vocoder. Older generat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.models._facts import count, decoder, section
@@ -16,6 +16,7 @@ from stagemesh.models._params import TokenParams
 from stagemesh.models._talkers import Amount, CodecChunks
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import (
     CheckpointConfigs,
     ExecutionType,
@@ -27,7 +28,7 @@ from stagemesh.spec.pipeline import (
 _ARCHITECTURE: Final = "MiniCPMO45OmniForConditionalGeneration"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodecEdge(CodecChunks):
     """`extra` of the connector between talker and code2wav."""
 

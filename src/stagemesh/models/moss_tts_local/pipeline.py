@@ -8,7 +8,6 @@ keeps the state of every stream in a slot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from stagemesh.models._facts import decoder, section
@@ -16,6 +15,7 @@ from stagemesh.models._params import TokenParams
 from stagemesh.models._talkers import Amount, Count, FirstAudioChunks, first_audio_findings
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.model import ModelFinding, ModelView
 from stagemesh.spec.pipeline import (
     CheckpointConfigs,
@@ -25,7 +25,7 @@ from stagemesh.spec.pipeline import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodecEdge(FirstAudioChunks):
     """`extra` of the connector between talker and codec."""
 
@@ -43,7 +43,7 @@ class CodecEdge(FirstAudioChunks):
     """When that wait begins: at once, or with the first chunk after everything was idle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodecOptions:
     """`additional_config` of the codec."""
 

@@ -7,13 +7,13 @@ speaker, with a small decoder for the codes inside each; code2wav is the Mimi co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.models._params import TokenParams
 from stagemesh.models._talkers import Amount, CodecChunks, Count
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import (
     CheckpointConfigs,
     ExecutionType,
@@ -22,7 +22,7 @@ from stagemesh.spec.pipeline import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodecEdge(CodecChunks):
     """`extra` of the connector between talker and code2wav."""
 

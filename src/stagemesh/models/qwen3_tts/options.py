@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stagemesh.models._talkers import Amount, Count, FirstAudioChunks
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodecEdge(FirstAudioChunks):
     """`extra` of the connector between talker and code2wav."""
 
@@ -31,7 +30,7 @@ class CodecEdge(FirstAudioChunks):
     """Whether the convolutions of the decoder run with time as the inner dimension."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TalkerOptions:
     """`additional_config` of the talker of two stages, which cannot decode frames itself."""
 
@@ -41,7 +40,7 @@ class TalkerOptions:
     """Whether the first frame has a queue of its own: only where it decodes frames itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FusedOptions:
     """`additional_config` of the talker of one stage, which puts out sound."""
 

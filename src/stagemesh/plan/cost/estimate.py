@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final
 
 from stagemesh.plan.engine import EngineChoice
@@ -12,11 +12,12 @@ from stagemesh.plan.values import DevicesPlan, TrafficPlan
 from stagemesh.spec.cost import Cost, CostView, Forward, Part, Pieces
 from stagemesh.spec.engine import MemoryEstimate, MemoryInput
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 
 _MAY_BE_ZERO: Final = frozenset({"num_experts", "text_length"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageCost:
     """What one rank of a stage holds, computes and sends."""
 

@@ -9,11 +9,11 @@ the host, text encoders and decoders of a denoising stage are left out, so ratio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.spec.cost import Cost, Part
+from stagemesh.spec.frozen import frozen
 
 _COMPUTE_SHARE: Final = 0.6
 """Compiled FLUX.1 on one H100 reaches 62 % of the stated operations."""
@@ -24,7 +24,7 @@ _COLLECTIVE_SECONDS: Final = 20e-6
 """What a collective takes besides its bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceSpeed:
     """What the vendor states about one device."""
 
@@ -59,7 +59,7 @@ ASSUMED: Final = "A100"
 """Stands for a device of which no numbers are known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageTime:
     """Estimated seconds of one nominal request at one copy of a stage."""
 

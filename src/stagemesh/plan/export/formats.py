@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stagemesh.config.catalog import Catalog
@@ -11,12 +10,13 @@ from stagemesh.plan.export.deploy_yaml import deploy_yaml
 from stagemesh.plan.export.ray_bundles import ray_bundles
 from stagemesh.plan.export.vllm_omni import vllm_omni
 from stagemesh.plan.values import Plan
+from stagemesh.spec.frozen import frozen
 
 Write: TypeAlias = Callable[[Plan, Catalog], str]
 """Writes a plan as text that ends with a newline."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Format:
     """One form."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.plain import plain_fields
 from stagemesh.plan.values import AxisPlan, StagePlan
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AxisFields:
     """What can be said in stage fields, and what cannot."""
 

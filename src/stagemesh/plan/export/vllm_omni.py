@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 from stagemesh.config.catalog import Catalog
@@ -21,6 +21,7 @@ from stagemesh.plan.export.stage_fields import axis_fields, device_list, engine_
 from stagemesh.plan.restate import restated
 from stagemesh.plan.values import AxisPlan, Plan, StagePlan
 from stagemesh.spec.axis import WorldRole
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Policy
 
 _WRAPPER_FIELDS: Final = (
@@ -35,7 +36,7 @@ _WRAPPER_FIELDS: Final = (
 _ROUTING: Final = "routing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Stage:
     """One stage in the words of the other system."""
 

@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
@@ -28,6 +27,7 @@ from stagemesh.plan.stack import Stack, implied_size, stack_of
 from stagemesh.spec.axis import SIZE, Axis, WorldRole
 from stagemesh.spec.cost import ONLY_SAVE_MEMORY, Part
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import StagePipelineConfig
 
 _GAP: Final = "PL017"
@@ -38,7 +38,7 @@ _FEW: Final = 16
 """Devices up to which every number of ranks is tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Candidate:
     """One layout of one copy of a stage."""
 

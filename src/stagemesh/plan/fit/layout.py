@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from stagemesh.config.settings import AxisSettings, Settings, Sourced, StageSettings
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
 Sizes: TypeAlias = Mapping[str, int]
@@ -17,7 +18,7 @@ DEVICES: Final = "devices"
 _ORIGIN: Final = Origin(layer=Layer.STRATEGY, source="--fit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """What is different about one stage."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
@@ -20,6 +20,7 @@ from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import AxisPlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
@@ -27,7 +28,7 @@ _FLAG: Final = "--fit"
 _ORIGIN: Final = Origin(layer=Layer.GLOBAL, source=_FLAG)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageProposal:
     """What is proposed for one stage."""
 
@@ -47,7 +48,7 @@ class StageProposal:
     """What is cut into how many pieces."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Proposal:
     """One layout of all stages."""
 
@@ -63,7 +64,7 @@ class Proposal:
     """The plan that it gives."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fitted:
     """What `--fit` found, or what stands against it."""
 
@@ -81,7 +82,7 @@ class Fitted:
     """What was read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FitRequest:
     """What layouts are wanted for."""
 

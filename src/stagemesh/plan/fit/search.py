@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from stagemesh.config.catalog import Catalog
@@ -18,6 +18,7 @@ from stagemesh.plan.fit.candidates import Candidate, StageSearch
 from stagemesh.plan.fit.layout import Change, changed
 from stagemesh.plan.fit.select import lightest, worthwhile
 from stagemesh.plan.values import Plan
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
 _TOGETHER: Final = 600
@@ -28,7 +29,7 @@ _DIGITS: Final = 6
 """Digits to which estimates are compared, so that rounding decides nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Speed:
     """Estimated seconds of one nominal request."""
 
@@ -38,7 +39,7 @@ class Speed:
     """Of the device that is busiest with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Choice:
     """One layout of all stages."""
 
@@ -50,7 +51,7 @@ class Choice:
     """Its estimate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """What a search brought."""
 
@@ -66,7 +67,7 @@ class Found:
     """Stages about whose speed nothing is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Part:
     """One stage of a combination."""
 

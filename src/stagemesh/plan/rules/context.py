@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from stagemesh.config.catalog import Catalog
@@ -15,11 +15,12 @@ from stagemesh.plan.setup import Executor, KernelsPlan, MpsPlan, NumaPlan, Runne
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan, WeightTransferPlan
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import PipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RuleContext:
     """The effective configuration, all layers merged, with what was decided before the rules."""
 
@@ -73,7 +74,7 @@ def _present(given: Sourced[object] | None) -> Sourced[object] | None:
     return None if given is None or given.value is None else given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ruling:
     """What one rule, or all of them together, found and decided; stages are named by their id."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.config.settings import ConnectorSettings
 from stagemesh.config.tree import quoted
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 
 _ADDRESS: Final = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^][\s:/]+)"
@@ -20,7 +20,7 @@ _ADDRESS: Final = re.compile(
 _LAST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Endpoint:
     """One address and who meets there."""
 

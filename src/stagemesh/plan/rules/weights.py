@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from stagemesh.config.kind_fields import Count
@@ -13,13 +12,14 @@ from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.typed import typed
 from stagemesh.plan.values import WeightTransferPlan
 from stagemesh.spec.diagnostic import Diagnostic, Severity, did_you_mean
+from stagemesh.spec.frozen import frozen
 
 _FIELD: Final = "weight_transfer_config"
 _KNOWN: Final = ("nccl", "ipc", "sparse_nccl", "sharded_rdt")
 """What carries weights in vLLM (`vllm/config/weight_transfer.py`); plug-ins register others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WeightTransfer:
     """Keys of `weight_transfer_config`."""
 

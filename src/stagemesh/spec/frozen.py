@@ -1,4 +1,4 @@
-"""`value`: the decorator of value types. Frozen, slotted, keyword-only dataclasses, made cheaply.
+"""`frozen`: the decorator of value types. Frozen, slotted, keyword-only dataclasses, made cheaply.
 
 `dataclasses.dataclass` compiles six methods for every class, a millisecond each time a command
 starts and for each of its two hundred value types. Here the methods that need no compiling are
@@ -20,7 +20,7 @@ _Getter = Callable[[object], object]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def value(cls: type[Kind]) -> type[Kind]:
+def frozen(cls: type[Kind]) -> type[Kind]:
     """Make a value type of a class with annotated fields.
 
     Equality and hash look at the fields with `compare`, the text at those with `repr`; methods
@@ -85,15 +85,17 @@ def _nothing(_self: object) -> object:
 
 
 def _equal(self: object, other: object) -> bool:
-    if type(self) is not type(other):
-        return NotImplemented
-    getter = _compared(type(self))
+    kind: Any = type(self)
+    if kind is not type(other):
+        return NotImplemented  # type: ignore[no-any-return]
+    getter = _compared(kind)
     # in a tuple, so that a value that is unequal to itself, such as NaN, does not matter
     return (getter(self),) == (getter(other),)
 
 
 def _hash(self: object) -> int:
-    return hash(_compared(type(self))(self))
+    kind: Any = type(self)
+    return hash(_compared(kind)(self))
 
 
 def _text(self: Any) -> str:  # noqa: ANN401  any dataclass
@@ -112,4 +114,4 @@ def _restore(self: object, state: tuple[None, Mapping[str, object]]) -> None:
         object.__setattr__(self, name, copied)
 
 
-__all__: Final = ["value"]
+__all__: Final = ["frozen"]

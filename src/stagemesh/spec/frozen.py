@@ -86,9 +86,9 @@ def _nothing(_self: object) -> object:
 
 def _equal(self: object, other: object) -> bool:
     kind: Any = type(self)
+    getter = _compared(kind)
     if kind is not type(other):
         return NotImplemented  # type: ignore[no-any-return]
-    getter = _compared(kind)
     # in a tuple, so that a value that is unequal to itself, such as NaN, does not matter
     return (getter(self),) == (getter(other),)
 

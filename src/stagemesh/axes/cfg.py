@@ -72,7 +72,7 @@ AXIS = Axis(
     mesh_position=1,
     deploy_fields=(DeployField(name="cfg_parallel_size"),),
     options=Options,
-    needs=("a model that takes guidance",),
+    needs=("a model that takes guidance", "at most as many ranks as `branches`"),
     check=_check,
     cuts=cuts(Part.BRANCHES),
     cost=_cost,

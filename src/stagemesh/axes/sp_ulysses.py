@@ -137,7 +137,10 @@ AXIS = Axis(
         DeployField(name="sequence_parallel_size", member="sequence_parallel_size"),
     ),
     options=Options,
-    needs=("nothing; with `mode: strict`, heads divide by sp_ulysses x tp",),
+    needs=(
+        "nothing; with `mode: strict`, heads divide by sp_ulysses x tp",
+        "`a2a_permute` needs `mode: strict`",
+    ),
     check=_check,
     cuts=cuts(Part.TOKENS),
     cost=_cost,

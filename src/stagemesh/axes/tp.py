@@ -152,6 +152,8 @@ AXIS = Axis(
     needs=(
         "attention heads, hidden and feed-forward channels divide by its size",
         "few kv heads are copied where its size divides by them",
+        "channels of experts divide by its size, unless `ep` keeps experts whole",
+        "`text_encoder` is at most the ranks of a diffusion stage that has one",
     ),
     check=_check,
     cuts=_cuts,

@@ -70,7 +70,10 @@ AXIS = Axis(
     ),
     needs_fields=_needs,
     options=Options,
-    needs=("at most as many ranks as the stage has",),
+    needs=(
+        "at most as many ranks as the stage has",
+        "with `mode: tile`, it sets `vae_use_tiling`",
+    ),
     check=_check,
     cuts=_cuts,
     cost=_cost,

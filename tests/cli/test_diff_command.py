@@ -69,7 +69,10 @@ def test_two_deploy_files_are_planned_under_one_strategy(
     layout = ("--strategy-config", "strategy.yaml")
     assert main(["diff", "deploy.yaml", "other.yaml", *PLANNED, *layout, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)["differences"]
-    assert {(each["where"], each["what"]) for each in found} == {("thinker", "max_num_seqs")}
+    assert {(each["where"], each["what"]) for each in found} == {
+        ("thinker", "max_num_seqs"),
+        ("thinker", "memory of a rank"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,10 @@ def test_diagnostics_of_a_command_are_shown_without_traceback(
     plan_does(raising(DiagnosticError([Diagnostic(code="CL001", message="no way")])))
     assert main(["plan", "m"]) == 1
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "error[CL001]: no way\n\n1 error\n")
+    assert (shown.out, shown.err) == (
+        "",
+        "error[CL001]: no way\n\n1 error. `stagemesh explain CL001` tells more.\n",
+    )
 
 
 def test_diagnostics_are_data_when_data_was_asked_for(
@@ -140,7 +143,8 @@ def test_an_error_of_the_runtime_is_a_diagnostic(
     assert shown.out == ""
     assert shown.err == (
         "error[RT011]: stage `talker` did not start\nnote: no weights\n"
-        "help: `--debug` shows everything that the stages write\n\n1 error\n"
+        "help: `--debug` shows everything that the stages write\n\n"
+        "1 error. `stagemesh explain RT011` tells more.\n"
     )
 
 

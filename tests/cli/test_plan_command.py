@@ -50,7 +50,7 @@ note: `tp` = `2` is set here (tp2.yaml:3:24)
 help: list as many, for example with `--stage-overrides '{"0": {"devices": "0,1"}}'`; \
 this would fit: `--set thinker.tensor_parallel_size=1`
 
-1 error
+1 error. `stagemesh explain PL010` tells more.
 """
     )
 

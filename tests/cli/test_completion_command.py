@@ -79,7 +79,7 @@ def test_commands_are_completed(folder: Path, capsys: pytest.CaptureFixture[str]
         ("stagemesh list a", {"axes"}),
         ("stagemesh list axes ", set()),
         ("stagemesh schema ", {"deploy", "strategy"}),
-        ("stagemesh explain AX00", {f"AX00{number}" for number in range(1, 8)}),
+        ("stagemesh explain AX00", {f"AX00{number}" for number in range(1, 10)}),
         ("stagemesh explain thinker.sp_", {"thinker.sp_ring", "thinker.sp_ulysses"}),
         ("stagemesh explain max_num_s", {"max_num_seqs"}),
         ("stagemesh explain axis sp_", {"sp_ring", "sp_ulysses"}),

@@ -82,9 +82,9 @@ def test_a_plan_shows_bindings_and_says_that_nobody_binds_them_yet(tmp_path: Pat
     """Nothing that was asked for is silently left out."""
     plan = planned(tmp_path, tp(layer_hook_specs=[HOOK], kernel_specs=[KERNEL]))
     text = details_text(plan)
-    assert "kernels  thinker reduce  *.mlp   linear 0, by tp\n" in text
-    assert "hooks    thinker norm    *.attn  attention_pre 2, by tp\n" in text
-    assert "thinker.tp.kernel_specs = " in text
+    assert "bindings  thinker tp  kernel reduce  *.mlp   linear 0\n" in text
+    assert "          thinker tp  hook norm      *.attn  attention_pre 2\n" in text
+    assert "axes.tp.kernel_specs = {kernel_id: reduce" in text
     assert plan.not_runnable == (
         "`thinker`: engine `toy` does not bind `norm` of `tp` yet",
         "`thinker`: engine `toy` does not bind `reduce` of `tp` yet",

@@ -33,7 +33,7 @@ from stagemesh.strategy import (
 from tests.plan.making import catalog, pipeline, stage
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni"
-HOST: Final = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
+HOST: Final = Host(kind="cpu", count=None, memory_bytes=2**40)
 OVERRIDES: Final = '{"0": {"devices": "0,1"}, "1": {"devices": "2"}, "2": {"devices": "2"}}'
 INPUTS: Final = PlanInputs(model=str(FIXTURE), stage_overrides=OVERRIDES)
 FREE: Final = PlanInputs(

@@ -16,7 +16,7 @@ from stagemesh.plan.render import plan_text
 from stagemesh.plan.values import Plan
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni"
-HOST: Final = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
+HOST: Final = Host(kind="cpu", count=None, memory_bytes=192 * 2**30)
 OVERRIDES: Final = '{"0": {"devices": "0,1"}, "1": {"devices": "2"}, "2": {"devices": "2"}}'
 
 EXAMPLES: Final = {

@@ -54,7 +54,7 @@ AXIS = Axis(
         DeployField(name="data_parallel_size_local", member="local"),
     ),
     options=Options,
-    needs=("`local` can only repeat its size", "`key` and `load_bound` need `routing: hash`"),
+    needs=("`local` can only repeat its size",),
     settle=settle_hash,
     check=_check,
     cuts=cuts(Part.REQUESTS),

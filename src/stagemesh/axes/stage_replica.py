@@ -37,7 +37,6 @@ AXIS = Axis(
     policies=tuple(Policy),
     deploy_fields=(DeployField(name="num_replicas"),),
     options=Options,
-    needs=("`key` and `load_bound` need `routing: hash`",),
     settle=settle_hash,
     check=_check,
     cuts=cuts(Part.REQUESTS),

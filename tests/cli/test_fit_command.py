@@ -108,6 +108,21 @@ def test_two_ways_to_give_devices_are_one_too_many(capsys: pytest.CaptureFixture
     assert "error[PL134]: `--devices` and `--fit` both give devices" in capsys.readouterr().err
 
 
+def test_layouts_are_not_plans_in_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """One answer at a time."""
+    assert fit("--fit", "8xH200", "--as", "ray") == 1
+    assert "error[CL013]: `--fit` proposes layouts" in capsys.readouterr().err
+
+
+def test_a_narrow_screen_breaks_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As every other screen."""
+    monkeypatch.setenv("COLUMNS", "72")
+    assert fit("--fit", "8xH200") == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_a_number_of_proposals_is_at_least_one(
     number: str, capsys: pytest.CaptureFixture[str]

@@ -66,6 +66,8 @@ REFUSED: Final = {
     (CUDA_ALONE, "1xMI300X"): ["MD029"],
     (CUDA_ALONE, "1xMTTS4000"): ["MD029"],
     ("personaplex", "1xMTTS4000"): ["PL130"],
+    ("qwen3_omni_moe_thinker_only", "1xAscend910B"): ["PL130"],
+    ("qwen3_omni_moe_thinker_only", "1xMTTS4000"): ["PL130"],
 }
 """Why a profile cannot be taken: the platform has not what it needs, or not the memory."""
 

@@ -8,13 +8,17 @@ import sys
 from stagemesh.cli._screen import columns, show_diagnostics, show_json, write_text
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.errors import DiagnosticError
 from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
 from stagemesh.plan.fit.render import fit_data, fit_text, speed_text
 from stagemesh.plan.fit.suggest import set_flags
+from stagemesh.spec.diagnostic import Diagnostic
 
 
 def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> int:
     """Propose layouts, print them, and write the strategy file of the first where asked."""
+    if namespace.form is not None:
+        raise DiagnosticError([_two_answers()])
     asked = FitRequest(inputs=inputs, devices=namespace.fit, best=namespace.fit_top)
     fitted = fit(asked, host)
     failed = not fitted.proposals
@@ -33,6 +37,14 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
             f"{fit_text(fitted, columns(sys.stdout))}\n{_next(namespace.output, flags)}\n"
         )
     return 0
+
+
+def _two_answers() -> Diagnostic:
+    return Diagnostic(
+        code="CL013",
+        message="`--fit` proposes layouts, and `--as` writes a plan in other words",
+        help="write the strategy file with `-o`, then plan with it and `--as`",
+    )
 
 
 def _headline(fitted: Fitted, asked: FitRequest) -> tuple[str, ...]:

@@ -181,7 +181,8 @@ def _cost(
     if choice.spec is None or not isinstance(choice.args, choice.spec.options):
         return StageCost()
     each = devices.each
-    for finding in choice.spec.check(memory_input(stack, choice, each)):
+    findings = list(choice.spec.check(memory_input(stack, choice, each)))
+    for finding in findings:
         said = settings.fields.get(finding.field or "")
         report.add(
             Diagnostic(
@@ -191,6 +192,8 @@ def _cost(
                 help=finding.help,
             )
         )
+    if findings:
+        return StageCost()  # placement would only say once more that it does not fit
     cost = stage_cost(stack, choice, each)
     for axis in cost.unknown:
         report.skip(

@@ -23,6 +23,7 @@ def test_the_public_numbers_are_read_from_two_folders() -> None:
             intermediate_size=13696,
             head_dim=128,
             vocab_size=168064,
+            num_parameters=40 * 4096 * (2 * 128 * 34 + 3 * 13696) + 2 * 168064 * 4096,
         ),
         "dit": StageFacts(
             num_attention_heads=32,

@@ -23,6 +23,12 @@ THINKER = StageFacts(
     head_dim=128,
     vocab_size=152064,
     max_model_len=65536,
+    num_parameters=(
+        48 * 2048 * (2 * 128 * 36 + 128 * (3 * 768 + 1))
+        + 2 * 152064 * 2048
+        + 32 * 1280 * (4 * 1280 + 2 * 5120)
+        + 27 * 1152 * (4 * 1152 + 3 * 4304)
+    ),
     weight_dtype="bfloat16",
 )
 
@@ -43,6 +49,8 @@ def test_the_public_numbers_are_read_from_their_nesting() -> None:
             head_dim=128,
             vocab_size=3072,
             max_model_len=65536,
+            num_parameters=20 * 1024 * (2 * 128 * 18 + 3 * 768 + 128 * (3 * 384 + 1))
+            + 2 * 3072 * 1024,
             weight_dtype="bfloat16",
         ),
         "code2wav": StageFacts(

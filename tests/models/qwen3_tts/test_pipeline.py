@@ -22,6 +22,7 @@ TALKER: Final = StageFacts(
     head_dim=128,
     vocab_size=3072,
     max_model_len=32768,
+    num_parameters=28 * 2048 * (2 * 128 * 24 + 3 * 6144) + 2 * 3072 * 2048,
 )
 CODE2WAV: Final = StageFacts(
     num_attention_heads=16,

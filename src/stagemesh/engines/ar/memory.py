@@ -147,13 +147,14 @@ def _too_little(given: MemoryInput, wanted: int, token_bytes: int) -> Iterator[F
         fixed = base.weights + base.workspace + given.context_bytes
         least = (fixed + need) / (given.device_memory_bytes or 1)
         if target < fixed + need:
+            more = f"write at least `{least:.2f}`, " if least <= 1 else ""
             yield Finding(
                 code="PL130",
                 message=f"`gpu_memory_utilization` gives `{target}` bytes, and a rank needs"
                 f" `{fixed + need}`",
                 help=f"weights and workspace take `{fixed}`, one sequence of `{wanted}` tokens"
-                f" `{need}`; write at least `{least:.2f}`, cut the weights by an axis such as"
-                " `tp`, or lower `max_model_len`",
+                f" `{need}`; {more}cut the weights by an axis such as `tp`, or lower"
+                " `max_model_len`",
                 field="gpu_memory_utilization",
             )
 

@@ -11,6 +11,7 @@ from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.words import plural
 
 _INDENT = "   "
+_INDENT = "   "
 _ESTIMATE = "Speeds are estimates for ranking, from stated numbers of the device; none is measured."
 
 

@@ -129,8 +129,8 @@ def _pattern(pattern: object) -> str:
 def _pairs(axis: Axis, axes: Mapping[str, Axis]) -> Iterator[str]:
     for kinds, factors in _products(axis):
         yield f"its size is {' x '.join(factors)} on {kinds} stages"
-    for field, reason in axis.excludes_fields.items():
-        yield f"not with the field `{field}`: {reason}"
+    for field, why in axis.excludes_fields.items():
+        yield f"not with the field `{field}`: {why}"
     for other in axes.values():
         for one, two in ((axis, other), (other, axis)):
             reason = one.excludes.get(two.name)

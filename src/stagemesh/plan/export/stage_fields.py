@@ -10,6 +10,7 @@ from stagemesh.config.plain import plain_fields
 from stagemesh.plan.values import AxisPlan, StagePlan
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.pipeline import ExecutionType
 
 
 @frozen
@@ -22,13 +23,22 @@ class AxisFields:
     """Members of the axis that differ from their default and that no field says."""
 
 
-def axis_fields(axis: AxisPlan, declared: Axis) -> AxisFields:
-    """Return the fields of one axis; routing is told as unsaid where it was chosen."""
+def axis_fields(
+    stage: StagePlan, axis: AxisPlan, declared: Axis, *, spelled_out: bool = False
+) -> AxisFields:
+    """Return the fields of one axis of a stage; routing is told as unsaid where it was chosen.
+
+    `spelled_out` says options at their default as well, for a reader with other defaults.
+    """
     defaults = plain_fields(declared.options())
     differing = {name for name, value in axis.options.items() if value != defaults[name]}
+    kind = ExecutionType(stage.execution_type)
+    usable = [sets for sets in declared.deploy_fields if sets.fits is None or kind in sets.fits]
+    named = {sets.member for sets in usable} if spelled_out else set[str]()
+    open_to = differing | {name for name in named if axis.options.get(name) is not None}
     said: dict[str, object] = {}
-    open_members = {SIZE, *differing}
-    for sets in declared.deploy_fields:
+    open_members = {SIZE, *open_to}
+    for sets in usable:
         if _agrees(sets, axis) and sets.member in {*open_members, ENABLED}:
             said[sets.name] = _value(sets, axis)
             open_members -= {sets.member, *sets.implies}

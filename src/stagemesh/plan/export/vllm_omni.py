@@ -91,7 +91,7 @@ def _stage(stage: StagePlan, entry: Mapping[str, object], catalog: Catalog) -> _
     ]
     layout: dict[str, object] = {"devices": device_list(stage)}
     for axis in stage.axes:
-        found = axis_fields(axis, catalog.axes[axis.axis])
+        found = axis_fields(stage, axis, catalog.axes[axis.axis], spelled_out=True)
         layout |= found.fields
         unsaid += _unsaid(stage, axis, [name for name in found.unsaid if name != _ROUTING], catalog)
     return _Stage(fields=fields, layout=layout, unsaid=tuple(unsaid))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from stagemesh.config.fields import stage_fields
+from stagemesh.config.inputs import PlanInputs
 from stagemesh.errors import AxisTranslationError
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
+from tests.config.flagged import planned, python_made
 from tests.plan.making import catalog
 
 
@@ -97,3 +100,14 @@ def test_a_layout_that_cannot_be_is_raised(config: DiffusionParallelConfig, code
     with pytest.raises(AxisTranslationError, match=code) as caught:
         _ = config.world_size
     assert all(str(found.origin) == "parallel_config" for found in caught.value.diagnostics)
+
+
+def test_it_is_laid_over_diffusion_stages_alone(tmp_path: Path) -> None:
+    """A language model before the denoiser keeps its own layout."""
+    config = DiffusionParallelConfig(tensor_parallel_size=2, ulysses_degree=2)
+    plan = planned(
+        python_made(tmp_path, PlanInputs(model="", fields=config.as_given()), model="ar_dit")
+    )
+    sizes = [{axis.axis: axis.size for axis in stage.axes} for stage in plan.stages]
+    assert sizes == [{}, {"sp_ulysses": 2, "tp": 2}]
+    assert plan.stages[1].values["axes.tp.size"].origin == "Omni(parallel_config=...)"

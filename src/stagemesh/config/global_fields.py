@@ -94,7 +94,7 @@ class _Reader:
     def _field(self, given: GivenField) -> Iterator[Patch]:
         field = self._scope.fields[given.name]
         value = plain_value(given, field.annotations[0], self._run)
-        reached = self._reached(field)
+        reached = [each for each in self._reached(field) if each.execution_type in given.kinds]
         if not reached and self._all:
             self._tell_useless(given, _owners(field, self._scope.catalog.engines.values()))
         place = Place(located=place_of(given).located)

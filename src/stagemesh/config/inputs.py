@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.unset import UNSET, Unset
 
 ConfigInput: TypeAlias = str | Path | Mapping[str, object]
@@ -28,6 +29,8 @@ class GivenField:
     """The flag as it was typed, or `Omni(tensor_parallel_size=...)`."""
     is_typed: bool = False
     """Whether `value` is text from a command line, to be read as the field's type asks."""
+    kinds: frozenset[ExecutionType] = frozenset(ExecutionType)
+    """Kinds of stage that it is said for."""
 
 
 @frozen

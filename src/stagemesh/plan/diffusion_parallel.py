@@ -13,6 +13,7 @@ from typing import Final, Literal, Self
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Source, read_mapping
 from stagemesh.config.fields import stage_fields
+from stagemesh.config.inputs import GivenField
 from stagemesh.config.overrides import read_overrides
 from stagemesh.config.place import Run
 from stagemesh.config.scope import Scope
@@ -84,6 +85,15 @@ class DiffusionParallelConfig:
         if self.sequence_parallel_size is None and all(type(each) is int for each in degrees):
             ulysses, ring, allgather = degrees
             object.__setattr__(self, "sequence_parallel_size", ulysses * max(ring, allgather))
+
+    def as_given(self) -> tuple[GivenField, ...]:
+        """Return what was given as fields for every diffusion stage."""
+        kinds = frozenset({ExecutionType.DIFFUSION})
+        source = f"Omni({SOURCE}=...)"
+        return tuple(
+            GivenField(name=name, value=value, source=source, kinds=kinds)
+            for name, value in self.stage_fields().items()
+        )
 
     @property
     def world_size(self) -> int:

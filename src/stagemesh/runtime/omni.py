@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from stagemesh.config.host import read_host
-from stagemesh.config.inputs import ConfigInput, PlanInputs, python_fields
+from stagemesh.config.inputs import ConfigInput, GivenField, PlanInputs, python_fields
 from stagemesh.errors import ClosedError, DiagnosticError
+from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
+from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
@@ -50,7 +52,8 @@ class AsyncOmni:
         """Plan `model`, or take a plan as it is; nothing is started yet.
 
         `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
-        `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`.
+        `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
+        `DiffusionParallelConfig` as `parallel_config` is laid over every diffusion stage.
         Raises `DiagnosticError` with all mistakes, or with the reasons why the plan cannot be run.
         """
         inputs = PlanInputs(
@@ -58,7 +61,7 @@ class AsyncOmni:
             strategy_config=strategy_config,
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
-            fields=python_fields(fields),
+            fields=_fields(fields),
             devices=devices,
         )
         self.plan: Final = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
@@ -288,6 +291,15 @@ def _shut_down(system: AsyncOmni, thread: LoopThread) -> None:
     finally:
         system.kill()
         thread.stop()
+
+
+def _fields(given: Mapping[str, object]) -> tuple[GivenField, ...]:
+    """Return what was given by keyword; fields of a parallel configuration come first."""
+    parallel = given.get(PARALLEL_CONFIG)
+    if not isinstance(parallel, DiffusionParallelConfig):
+        return python_fields(given)
+    others = {name: value for name, value in given.items() if name != PARALLEL_CONFIG}
+    return (*parallel.as_given(), *python_fields(others))
 
 
 def _made(inputs: PlanInputs) -> Plan:

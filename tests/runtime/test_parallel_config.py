@@ -33,4 +33,4 @@ def test_a_model_without_a_diffusion_stage_refuses_it() -> None:
 
 def test_something_else_is_no_parallel_configuration() -> None:
     """A mapping is refused as an unknown field is."""
-    assert codes("diffusers/flux", {"ring_degree": 2}) == ["CF060"]
+    assert codes("diffusers/flux", {"ring_degree": 2}) == ["CF065"]

@@ -29,7 +29,7 @@ def deploy_yaml(plan: Plan, catalog: Catalog) -> str:
         own = {name: value for name, value in entry.items() if defaults.get(name) != value}
         fields: dict[str, object] = {"stage_id": stage.stage_id, "devices": device_list(stage)}
         for axis, written in zip(stage.axes, strategies["strategies"][stage.name], strict=True):
-            found = axis_fields(stage, axis, catalog.axes[axis.axis])
+            found = axis_fields(axis, catalog.axes[axis.axis])
             if found.unsaid:
                 left.setdefault(stage.name, []).append(written)
             else:

@@ -24,21 +24,24 @@ class AxisFields:
 
 
 def axis_fields(
-    stage: StagePlan, axis: AxisPlan, declared: Axis, *, spelled_out: bool = False
+    axis: AxisPlan, declared: Axis, *, spelled_out_for: ExecutionType | None = None
 ) -> AxisFields:
-    """Return the fields of one axis of a stage; routing is told as unsaid where it was chosen.
+    """Return the fields of one axis; routing is told as unsaid where it was chosen.
 
-    `spelled_out` says options at their default as well, for a reader with other defaults.
+    `spelled_out_for` a kind of stage are options at their default as well, for a reader with other
+    defaults.
     """
     defaults = plain_fields(declared.options())
     differing = {name for name, value in axis.options.items() if value != defaults[name]}
-    kind = ExecutionType(stage.execution_type)
-    usable = [sets for sets in declared.deploy_fields if sets.fits is None or kind in sets.fits]
-    named = {sets.member for sets in usable} if spelled_out else set[str]()
+    named = {
+        sets.member
+        for sets in declared.deploy_fields
+        if spelled_out_for in (sets.fits or declared.fits)
+    }
     open_to = differing | {name for name in named if axis.options.get(name) is not None}
     said: dict[str, object] = {}
     open_members = {SIZE, *open_to}
-    for sets in usable:
+    for sets in declared.deploy_fields:
         if _agrees(sets, axis) and sets.member in {*open_members, ENABLED}:
             said[sets.name] = _value(sets, axis)
             open_members -= {sets.member, *sets.implies}

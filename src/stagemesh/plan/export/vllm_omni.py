@@ -23,6 +23,7 @@ from stagemesh.plan.values import AxisPlan, Plan, StagePlan
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Policy
+from stagemesh.spec.pipeline import ExecutionType
 
 _WRAPPER_FIELDS: Final = (
     "env",
@@ -90,8 +91,9 @@ def _stage(stage: StagePlan, entry: Mapping[str, object], catalog: Catalog) -> _
         if name not in known and defaults.get(name) != value
     ]
     layout: dict[str, object] = {"devices": device_list(stage)}
+    kind = ExecutionType(stage.execution_type)
     for axis in stage.axes:
-        found = axis_fields(stage, axis, catalog.axes[axis.axis], spelled_out=True)
+        found = axis_fields(axis, catalog.axes[axis.axis], spelled_out_for=kind)
         layout |= found.fields
         unsaid += _unsaid(stage, axis, [name for name in found.unsaid if name != _ROUTING], catalog)
     return _Stage(fields=fields, layout=layout, unsaid=tuple(unsaid))

@@ -284,6 +284,24 @@ def test_a_program_that_few_need_is_never_a_warning() -> None:
     )
 
 
+def test_everything_is_checked() -> None:
+    """Each thing by its own name, on whatever machine this is."""
+    programs = ["numactl", "nvidia-cuda-mps-control"]
+    names = [check.name for check in machine.machine_checks()]
+    assert names == [
+        "devices",
+        "memory",
+        "shared memory",
+        "memfd",
+        "open files",
+        "ports",
+        *programs,
+    ]
+    installed = {check.name for check in software.software_checks()}
+    kinds = {"axes", "commands", "connectors", "engines", "models"}
+    assert {"python", "PyYAML", "torch", "environment", "cache", *kinds} <= installed
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 

@@ -108,10 +108,12 @@ def test_two_ways_to_give_devices_are_one_too_many(capsys: pytest.CaptureFixture
     assert "error[PL134]: `--devices` and `--fit` both give devices" in capsys.readouterr().err
 
 
-def test_layouts_are_not_plans_in_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("flags", [["--as", "ray"], ["--values"]])
+def test_layouts_are_not_plans(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """One answer at a time."""
-    assert fit("--fit", "8xH200", "--as", "ray") == 1
-    assert "error[CL013]: `--fit` proposes layouts" in capsys.readouterr().err
+    assert fit("--fit", "8xH200", *flags) == 1
+    told = f"error[CL013]: `--fit` proposes layouts, and `{flags[0]}` is about one plan\n"
+    assert capsys.readouterr().err.startswith(told)
 
 
 def test_a_narrow_screen_breaks_between_words(

@@ -93,3 +93,45 @@ def test_the_axes_of_every_stage_run_or_are_planned() -> None:
 
 def _fits(axis: Axis, kind: str) -> bool:
     return ExecutionType(kind) in axis.fits
+
+
+KEYS = {
+    "models": {
+        "name",
+        "variant_of",
+        "takes",
+        "gives",
+        "duplex",
+        "stages",
+        "runs",
+        "summary",
+        "architectures",
+        "planning_only",
+        "execution_types",
+        "support",
+    },
+    "axes": {
+        "name",
+        "fits",
+        "role",
+        "summary",
+        "routing",
+        "aggregation",
+        "owner",
+        "policies",
+        "deploy_fields",
+        "options",
+        "excludes",
+        "executed_by",
+    },
+    "connectors": {"name", "config_names", "reach", "summary", "options"},
+    "engines": {"name", "runs", "default_for", "executes", "summary", "options", "params"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_programs_read_stays(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys may be added, and none is taken away."""
+    main(["list", kind, "--json"])
+    for entry in json.loads(capsys.readouterr().out)[kind]:
+        assert set(entry) >= KEYS[kind]

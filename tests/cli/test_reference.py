@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
+import stagemesh.cli._reference
 from stagemesh.cli._reference import PAGES, main
 from stagemesh.cli._words import command_words
 from stagemesh.plan.pages import codes
@@ -42,3 +45,12 @@ def test_every_command_flag_code_and_axis_is_on_a_page() -> None:
                 assert all(f"`{name}" in text["commands.md"] for name in flag.names)
     assert all(f"/{code}.md): " in text["codes.md"] for code in codes())
     assert all(f"## `{axis.name}`\n" in text["axes.md"] for axis in AXES.declarations())
+
+
+def test_it_runs_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the makefile calls it."""
+    folder = str(ROOT / "docs" / "reference")
+    monkeypatch.setattr(sys, "argv", ["reference", "--check", "--folder", folder])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(stagemesh.cli._reference.__file__, run_name="__main__")
+    assert ended.value.code == 0

@@ -11,10 +11,11 @@ from typing import Final, cast
 import pytest
 
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.plan.explain_value import ValueStory, explain_value, members_of, story_text
+from stagemesh.plan.explain_value import _LAYERS, ValueStory, explain_value, members_of, story_text
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.subject import Subject, record_of, subject_of
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import CheckpointConfigs, PipelineConfig
 from tests.plan.making import catalog
 from tests.plan.saving import DEPLOY, HOST, MODEL, STRATEGY
@@ -102,6 +103,11 @@ def test_every_layer_has_its_word(made: Made) -> None:
         ("strategy file", "strategy_config", 2, "wins"),
         ("default", "default", 1, "overridden"),
     ]
+
+
+def test_every_layer_has_a_name() -> None:
+    """None would be shown as code has it."""
+    assert set(_LAYERS) == {layer.name.lower() for layer in Layer}
 
 
 def test_what_nobody_gives_is_a_default(made: Made) -> None:

@@ -13,12 +13,15 @@ from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
 from stagemesh.plan.fit.render import fit_data, fit_text, speed_text
 from stagemesh.plan.fit.suggest import set_flags
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.origin import Layer, Origin
 
 
 def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> int:
     """Propose layouts, print them, and write the strategy file of the first where asked."""
-    if namespace.form is not None:
-        raise DiagnosticError([_two_answers()])
+    given = {"--as": namespace.form is not None, "--values": namespace.values}
+    others = [flag for flag, is_given in given.items() if is_given]
+    if others:
+        raise DiagnosticError([_two_answers(flag) for flag in others])
     asked = FitRequest(inputs=inputs, devices=namespace.fit, best=namespace.fit_top)
     fitted = fit(asked, host)
     failed = not fitted.proposals
@@ -39,11 +42,12 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
     return 0
 
 
-def _two_answers() -> Diagnostic:
+def _two_answers(flag: str) -> Diagnostic:
     return Diagnostic(
         code="CL013",
-        message="`--fit` proposes layouts, and `--as` writes a plan in other words",
-        help="write the strategy file with `-o`, then plan with it and `--as`",
+        message=f"`--fit` proposes layouts, and `{flag}` is about one plan",
+        origin=Origin(layer=Layer.GLOBAL, source=flag),
+        help=f"write the strategy file with `-o`, then plan with it and `{flag}`",
     )
 
 

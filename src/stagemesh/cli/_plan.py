@@ -9,19 +9,15 @@ from stagemesh.cli._arguments import inputs_from
 from stagemesh.cli._screen import columns, show_diagnostics, show_text, write_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import read_host
-from stagemesh.errors import DiagnosticError
 from stagemesh.plan.make import make
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
-from stagemesh.spec.diagnostic import Diagnostic
-from stagemesh.spec.origin import Layer, Origin
 
 
 def run(namespace: argparse.Namespace) -> int:
     """Plan, save and print; a valid plan is a success even if it cannot be run yet."""
     if namespace.fit is not None:
-        _check_fit(namespace)
         from stagemesh.cli._fit import run_fit  # noqa: PLC0415  only when asked for
 
         return run_fit(namespace, inputs_from(namespace), read_host())
@@ -45,23 +41,6 @@ def run(namespace: argparse.Namespace) -> int:
         sys.stdout.write(details_text(made.plan, width))
     show_text(_next(made.plan, namespace.output, namespace.form))
     return 0
-
-
-def _check_fit(namespace: argparse.Namespace) -> None:
-    """Refuse what would say nothing about layouts that are only proposed."""
-    given = {"--as": namespace.form is not None, "--values": namespace.values}
-    found = [
-        Diagnostic(
-            code="CL023",
-            message=f"`{flag}` is about a plan, and `--fit` proposes layouts",
-            origin=Origin(layer=Layer.GLOBAL, source=flag),
-            help="write the strategy with `-o`, then plan with it",
-        )
-        for flag, is_given in given.items()
-        if is_given
-    ]
-    if found:
-        raise DiagnosticError(found)
 
 
 def _data(plan: Plan, name: str | None) -> str:

@@ -33,6 +33,7 @@ _FORCED: Final = "what the model does not let go of"
 _LAYERS: Final[Mapping[str, str]] = {
     _DEFAULT: _DEFAULT,
     "pipeline": "the model's pipeline",
+    "pipeline_wide": "root of a deploy file",
     "deploy": "deploy file",
     "overlay": "deploy file, over its base",
     "platform": "platform section of a deploy file",
@@ -177,7 +178,7 @@ def _words(said: Sequence[ValuePlan], own: Declaration | None, held: object) -> 
         yield Word(layer="placement", place="automatic", value=held)
     for each in said:
         shipped = ", as the model ships it" if each.is_default and each.layer != _DEFAULT else ""
-        layer = _LAYERS.get(each.layer, each.layer) + shipped
+        layer = _LAYERS[each.layer] + shipped
         yield Word(layer=layer, place=each.origin, value=each.value)
     if own is not None and not own.required and _DEFAULT not in [each.layer for each in said]:
         yield Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)

@@ -26,6 +26,9 @@ export OMP_NUM_THREADS ?= 1
 COVERAGE_FLOOR ?= 100
 COVERAGE_ROOMS := src/stagemesh/spec/*,src/stagemesh/axes/*,src/stagemesh/config/*,src/stagemesh/plan/*,src/stagemesh/cli/*
 
+# Tests of those rooms, and of what is planned with them: they share nothing and may run side by side.
+PLANNING_TESTS := $(addprefix tests/,spec axes config plan cli models)
+
 QUESTION ?= What is the capital of France?
 
 INSTALLED := .venv/.installed
@@ -60,8 +63,11 @@ check: gates
 	HYPOTHESIS_PROFILE=check $(BIN)/python -m pytest -q -m 'not slow and not nightly'
 
 test: gates $(PLANNER)
-	@echo "==> all tests"
-	$(BIN)/python -m coverage run -m pytest -q -m 'not nightly' --durations=10
+	@echo "==> tests of the planning half, two at a time"
+	$(BIN)/python -m pytest -q -m 'not nightly' --numprocesses=2 --dist=loadfile --cov --cov-report= \
+		--durations=10 $(PLANNING_TESTS)
+	@echo "==> all other tests"
+	$(BIN)/python -m pytest -q -m 'not nightly' --durations=10 $(PLANNING_TESTS:%=--ignore=%)
 	@echo "==> branch coverage of the planning half (at least $(COVERAGE_FLOOR) %)"
 	$(BIN)/python -m coverage report --include='$(COVERAGE_ROOMS)' --fail-under=$(COVERAGE_FLOOR)
 

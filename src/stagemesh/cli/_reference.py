@@ -81,10 +81,10 @@ def codes_page() -> str:
     lines = ["# Diagnostic codes", "", _NOTE, "", "`stagemesh explain CODE` shows the same pages."]
     folder = Path("..", "..", "src", "stagemesh", FOLDER.name)
     for letters, topic in _TOPICS.items():
-        listed = [code for code in codes() if code.startswith(letters)]
-        if listed:
-            lines += ["", f"## {topic}", ""]
-        lines += [f"- [{code}]({folder / code}.md): {page_of(code).title}" for code in listed]
+        lines += ["", f"## {topic}", ""]
+        for code in codes():
+            if code.startswith(letters):
+                lines.append(f"- [{code}]({folder / code}.md): {page_of(code).title}")
     return "\n".join([*lines, ""])
 
 

@@ -27,13 +27,7 @@ _LINE: Final = re.compile(r"(:[0-9]+){1,2}$")
 
 def plan_text(plan: Plan, width: int | None = None) -> str:
     """Render what must be seen at a glance: stages, edges, routing, memory, what is missing."""
-    blocks = [
-        *_overview(plan, width),
-        list(table([("launch", line) for line in launch_lines(plan)], width)),
-        *(list(table(list(rows(plan)), width)) for rows in (device_rows, session_rows, setup_rows)),
-        list(_facts(plan, width)),
-        wrapped(_counts(plan), width),
-    ]
+    blocks = [*_overview(plan, width), list(_facts(plan, width)), wrapped(_counts(plan), width)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
@@ -127,9 +121,12 @@ def _is_layout(path: str) -> bool:
 def _facts(plan: Plan, width: int | None) -> Iterator[str]:
     """Render everything else that matters, a line each."""
     rows = [("changed", text) for text in _pipeline_changes(plan)]
+    rows += [("launch", text) for text in launch_lines(plan)]
     rows += [("edges", text) for text in _chains(plan)]
     rows += [("routing", text) for text in _policies(plan.stages)]
     rows += [("memory", text) for text in _memory(plan)]
+    for place, name, text in (*device_rows(plan), *session_rows(plan), *setup_rows(plan)):
+        rows.append((place, f"{name}: {text}"))
     rows += [("not checked", sentence) for sentence in plan.skipped_checks]
     rows += [("cannot run", reason) for reason in plan.not_runnable]
     return table(rows, width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 
 import pytest
 
@@ -95,6 +95,16 @@ def test_a_field_that_the_engine_does_not_take_is_refused() -> None:
     [found] = errors(request(solo(), said(max_num_seq=2)))
     assert found.message == "engine `toy` of `thinker` takes no `max_num_seq`"
     assert found.help == "did you mean `max_num_seqs`?"
+
+
+def test_a_field_that_another_engine_takes_names_that_engine() -> None:
+    """It may be what was meant."""
+    options = make_dataclass("DeepOptions", [("depth", int, 1)], frozen=True)
+    given = request(solo(), said(depth=2))
+    known = catalog(given.pipeline)
+    deep = replace(known.engines["toy"], name="deep", options=options, default_for=frozenset())
+    found = build(given, replace(known, engines={**known.engines, "deep": deep})).diagnostics
+    assert [each.help for each in found] == ["engines that take it: `deep`"]
 
 
 def test_a_field_of_another_kind_of_stage_is_refused() -> None:

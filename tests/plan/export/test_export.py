@@ -155,3 +155,15 @@ def test_replicas_that_share_a_device_share_a_group() -> None:
 def test_cpu_slots_ask_for_no_gpu(plan: Plan) -> None:
     """A slot is one CPU for each rank on it."""
     assert {tuple(each) for group in bundles(plan) for each in group["bundles"]} == {("CPU",)}
+
+
+def test_the_form_of_vllm_omni_knows_three_policies() -> None:
+    """Hashing is none of them; `dp` with the usual policy needs no word, and one stage no edge."""
+    solo = pipeline(stage(0, "thinker"))
+    axes = [axis("stage_replica", 2, Policy.HASH), axis("dp", 2)]
+    text = FORMATS["vllm-omni"].write(
+        planned(request(solo, {"thinker": Said(axes=axes)})), catalog(solo)
+    )
+    assert "- routing policy `hash`" in text
+    assert "`dp`" not in text
+    assert "connectors" not in yaml.safe_load(text)

@@ -153,15 +153,14 @@ def _searched(request: PlanRequest, catalog: Catalog) -> Overrides | None:
     found = search(anew, catalog, 1).choices
     if not found:
         return None
-    plan, overrides = found[0].plan, {}
+    plan, overrides, is_whole = found[0].plan, {}, True
     for stage in plan.stages:
         added = [axis for axis in stage.axes if axis.axis not in said[stage.stage_id].axes]
         written = [axis_fields(axis, catalog.axes[axis.axis]) for axis in added]
-        if any(each.unsaid for each in written):
-            return None
+        is_whole &= not any(each.unsaid for each in written)
         fields = {name: value for each in written for name, value in each.fields.items()}
         if stage.stage_id in freed:
             fields[DEVICES] = device_list(stage)
         if fields:
             overrides[stage.name] = fields
-    return overrides
+    return overrides if is_whole else None

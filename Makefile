@@ -5,7 +5,7 @@
 #   make test     everything that CI runs
 #   make bench    every script in benchmarks/, one JSON object each
 #   make nightly  the long forms of the tests
-#   make schemas  write schemas/ anew
+#   make schemas  write schemas/, the table of flags and docs/reference/ anew
 #   make clean    remove what the other targets made
 
 SHELL := bash
@@ -25,6 +25,9 @@ export OMP_NUM_THREADS ?= 1
 # Least branch coverage, in percent, of the rooms that planning is made of.
 COVERAGE_FLOOR ?= 100
 COVERAGE_ROOMS := src/stagemesh/spec/*,src/stagemesh/axes/*,src/stagemesh/config/*,src/stagemesh/plan/*,src/stagemesh/cli/*
+
+# Tests of those rooms, and of what is planned with them: they share nothing and may run side by side.
+PLANNING_TESTS := $(addprefix tests/,spec axes config plan cli models)
 
 QUESTION ?= What is the capital of France?
 
@@ -46,20 +49,25 @@ $(PLANNER): pyproject.toml constraints.txt
 	touch $@
 
 gates: $(INSTALLED)
-	@echo "==> format, lint, types, imports, schemas"
+	@echo "==> format, lint, types, imports, schemas, reference"
 	$(BIN)/ruff format --check --quiet src tests benchmarks
 	$(BIN)/ruff check --quiet src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m stagemesh.config.jsonschema --check
+	$(BIN)/python -m stagemesh.config.flags --check
+	$(BIN)/python -m stagemesh.cli._reference --check
 
 check: gates
 	@echo "==> fast tests"
 	HYPOTHESIS_PROFILE=check $(BIN)/python -m pytest -q -m 'not slow and not nightly'
 
 test: gates $(PLANNER)
-	@echo "==> all tests"
-	$(BIN)/python -m coverage run -m pytest -q -m 'not nightly' --durations=10
+	@echo "==> tests of the planning half, two at a time"
+	$(BIN)/python -m pytest -q -m 'not nightly' --numprocesses=2 --dist=loadfile --cov --cov-report= \
+		--durations=10 $(PLANNING_TESTS)
+	@echo "==> all other tests"
+	$(BIN)/python -m pytest -q -m 'not nightly' --durations=10 $(PLANNING_TESTS:%=--ignore=%)
 	@echo "==> branch coverage of the planning half (at least $(COVERAGE_FLOOR) %)"
 	$(BIN)/python -m coverage report --include='$(COVERAGE_ROOMS)' --fail-under=$(COVERAGE_FLOOR)
 
@@ -85,13 +93,15 @@ demo: $(INSTALLED)
 		$(BIN)/stagemesh run voice_chat "$(QUESTION)" --output "$$wav" "$$@"
 	}
 	run "one process per stage" answer.wav
-	for strategy in examples/strategies/*.yaml; do
+	for strategy in examples/strategies/voice_chat/*.yaml; do
 		name=$$(basename "$$strategy" .yaml)
 		run "under $$strategy" "answer-$$name.wav" --strategy-config "$$strategy"
 	done
 
 schemas: $(INSTALLED)
 	@$(BIN)/python -m stagemesh.config.jsonschema
+	$(BIN)/python -m stagemesh.config.flags
+	@$(BIN)/python -m stagemesh.cli._reference
 
 clean:
 	@rm -rf .venv .venv-plan .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -7,20 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 
-
-def child_cpu_ms(command: list[str]) -> float:
-    """CPU milliseconds (user + system) that `command` took; raises when it fails."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        _pid, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        message = f"`{' '.join(command)}` exited with {process.returncode}"
-        raise SystemExit(message)
-    return 1000 * (usage.ru_utime + usage.ru_stime)
+from _measure import STAGEMESH, best_of
 
 
 def main() -> None:
@@ -30,17 +19,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
     python = sys.executable
-    stagemesh = [python, "-m", "stagemesh"]
     commands = {
         "bare_python": [python, "-c", "pass"],
-        "help": [*stagemesh, "--help"],
-        "plan": [*stagemesh, "plan", options.model],
+        "help": [*STAGEMESH, "--help"],
+        "plan": [*STAGEMESH, "plan", options.model],
         "import_torch": [python, "-c", "import torch"],
     }
-    best = {
-        name: min(child_cpu_ms(command) for _ in range(options.runs))
-        for name, command in commands.items()
-    }
+    best = {name: best_of(options.runs, command).cpu_ms for name, command in commands.items()}
     print(
         json.dumps(
             {

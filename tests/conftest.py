@@ -16,4 +16,5 @@ _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], 
 settings.register_profile("check", _SHARED, max_examples=25, derandomize=True, database=None)
 settings.register_profile("default", _SHARED, max_examples=100)
 settings.register_profile("nightly", _SHARED, max_examples=2_000)
+os.environ.pop("COLUMNS", None)  # a screen is as wide as its test says, whoever runs the tests
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -2,6 +2,9 @@
 
 StagemeshError
 ├── DiagnosticError       the user's input is wrong: carries all that was found, nothing was started
+│   ├── StrategyLoadError     a strategy file cannot be read
+│   ├── AxisTranslationError  the axes of one stage do not make a layout
+│   └── StrategyApplyError    strategies do not fit the model, its stages or the devices
 ├── StartupError          a stage could not be brought up; everything already started was stopped
 ├── RequestError          one request failed; others go on
 │   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
@@ -38,6 +41,18 @@ class DiagnosticError(StagemeshError):
         """Keep `diagnostics` in the order they were found."""
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+
+
+class StrategyLoadError(DiagnosticError):
+    """A strategy file cannot be read."""
+
+
+class AxisTranslationError(DiagnosticError):
+    """The axes of one stage do not make a layout."""
+
+
+class StrategyApplyError(DiagnosticError):
+    """Strategies do not fit the model, its stages or the devices."""
 
 
 class StartupError(StagemeshError):

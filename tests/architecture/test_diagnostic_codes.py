@@ -12,6 +12,8 @@ from tests.architecture.source import PACKAGE, SourceFile, planted, read_tree
 
 CODE: Final = re.compile(r"(CF|AX|PL|MD|RT|CL)\d{3}")
 """Configuration files, axes, plan, models, run time, command line."""
+_WHOLE: Final = re.compile(r"(?<=\[)(CF|AX|PL|MD|RT|CL)\d{3}(?=\])|\A(CF|AX|PL|MD|RT|CL)\d{3}\Z")
+"""A code that is a whole text, or stands in brackets."""
 LIKE_A_CODE: Final = re.compile(r"[A-Z]{2,3}\d{2,4}")
 
 
@@ -28,6 +30,17 @@ def code_findings(files: Iterable[SourceFile]) -> Iterator[str]:
     for code, users in sorted(rooms.items()):
         if len(users) > 1:
             yield f"`{code}` belongs to one room, given out by {', '.join(sorted(users))}"
+
+
+def codes_of(files: Iterable[SourceFile]) -> set[str]:
+    """Every code that is given out: by a diagnostic, an error of the tree, or a written line."""
+    texts = (
+        node.value
+        for file in files
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    return {match[0] for text in texts for match in [_WHOLE.search(text)] if match is not None}
 
 
 def _codes(node: ast.AST) -> Iterator[ast.Constant]:

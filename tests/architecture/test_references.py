@@ -7,31 +7,40 @@ from typing import Final
 
 import pytest
 
+from stagemesh.spec.pipeline import PipelineConfig
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import COMMANDS, CONNECTORS, ENGINES, MODELS
 
 
-def references() -> Iterator[tuple[str, str]]:
-    """Where each reference is declared, and the reference."""
+def references() -> Iterator[tuple[str, str | None]]:
+    """Where each reference is declared, and the reference; none may be missing of what runs."""
     for engine in ENGINES.declarations():
-        yield f"engine {engine.name}: factory", engine.factory
+        if engine.planning_only is None:
+            yield f"engine {engine.name}: factory", engine.factory
     for connector in CONNECTORS.declarations():
-        yield f"connector {connector.name}: sender", connector.sender
-        yield f"connector {connector.name}: receiver", connector.receiver
+        if connector.planning_only is None:
+            yield f"connector {connector.name}: sender", connector.sender
+            yield f"connector {connector.name}: receiver", connector.receiver
     for command in COMMANDS.declarations():
         yield f"command {command.name}: run", command.run
     for pipeline in MODELS.declarations():
-        if pipeline.checkpoint_recipe is not None:
-            yield f"model {pipeline.model_type}: checkpoint_recipe", pipeline.checkpoint_recipe
-        for stage in pipeline.stages:
-            place = f"model {pipeline.model_type}, stage {stage.model_stage}"
-            for reference in (
-                stage.loader,
-                stage.async_chunk_process_next_stage_input_func,
-                stage.custom_process_next_stage_input_func,
-            ):
-                if reference is not None:
-                    yield place, reference
+        yield from references_of(pipeline)
+
+
+def references_of(pipeline: PipelineConfig) -> Iterator[tuple[str, str]]:
+    """Where each reference of a model is declared, and the reference."""
+    if pipeline.checkpoint_recipe is not None:
+        yield f"model {pipeline.model_type}: checkpoint_recipe", pipeline.checkpoint_recipe
+    for stage in pipeline.stages if pipeline.planning_only is None else ():
+        place = f"model {pipeline.model_type}, stage {stage.model_stage}"
+        for reference in (
+            stage.loader,
+            stage.custom_process_input_func,
+            stage.async_chunk_process_next_stage_input_func,
+            stage.custom_process_next_stage_input_func,
+        ):
+            if reference is not None:
+                yield place, reference
 
 
 REFERENCES: Final = tuple(references())

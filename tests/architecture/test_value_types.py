@@ -1,4 +1,4 @@
-"""Value types are frozen, slotted and keyword-only, whichever library makes them.
+"""Value types are frozen, slotted and keyword-only: made by `frozen`, or frozen Structs of msgspec.
 
 A dataclass that holds changing state says `eq=False`: it is known by identity, so it is no value.
 It is slotted and keyword-only all the same.
@@ -19,7 +19,7 @@ from tests.architecture.source import (
     true_keywords,
 )
 
-DATACLASS: Final = frozenset({"frozen", "slots", "kw_only"})
+STATE: Final = frozenset({"slots", "kw_only"})
 STRUCT: Final = frozenset({"frozen", "kw_only"})
 
 
@@ -31,8 +31,13 @@ def loose_value_types(files: Iterable[SourceFile]) -> Iterator[str]:
             lacking: set[str] = set()
             for decorator in node.decorator_list:
                 call = decorator if isinstance(decorator, ast.Call) else None
-                if _name(call.func if call is not None else decorator) == "dataclass":
-                    lacking |= _lacking(call)
+                if _name(call.func if call is not None else decorator) != "dataclass":
+                    continue
+                if call is None or not _is_state(call):
+                    told = f"`{node.name}` is made by `frozen`, or has `eq=False`"
+                    yield f"{file.place(node)}: {told}"
+                else:
+                    lacking |= STATE - true_keywords(call)
             if any(_name(base) in structs for base in node.bases):
                 structs.add(node.name)
                 lacking |= STRUCT - true_keywords(node)
@@ -41,13 +46,10 @@ def loose_value_types(files: Iterable[SourceFile]) -> Iterator[str]:
                 yield f"{file.place(node)}: `{node.name}` needs {wanted}"
 
 
-def _lacking(call: ast.Call | None) -> frozenset[str]:
-    if call is None:
-        return DATACLASS
-    is_state = any(
+def _is_state(call: ast.Call) -> bool:
+    return any(
         keyword.arg == "eq" and ast.unparse(keyword.value) == "False" for keyword in call.keywords
     )
-    return DATACLASS - true_keywords(call) - ({"frozen"} if is_state else set())
 
 
 def _name(node: ast.expr) -> str:
@@ -60,20 +62,18 @@ def test_every_value_type_is_frozen_slotted_and_keyword_only() -> None:
 
 
 def test_a_loose_dataclass_is_caught() -> None:
-    """A bare decorator, a missing keyword and one set to false are findings."""
+    """A dataclass that is no state, and state with a missing keyword, are findings."""
     text = (
         "@dataclass\nclass A: ...\n"
-        "@dataclasses.dataclass(frozen=True, slots=True)\nclass B: ...\n"
-        "@dataclass(frozen=False, slots=True, kw_only=True)\nclass C: ...\n"
-        "@dataclass(frozen=True, slots=True, kw_only=True)\nclass D: ...\n"
+        "@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)\nclass B: ...\n"
+        "@frozen\nclass C: ...\n"
         "@dataclass(eq=False, slots=True)\nclass State: ...\n"
         "@dataclass(eq=False, slots=True, kw_only=True)\nclass Good: ...\n"
     )
     assert list(loose_value_types(planted({"plan/a.py": text}))) == [
-        "plan/a.py:2: `A` needs frozen=True, kw_only=True, slots=True",
-        "plan/a.py:4: `B` needs kw_only=True",
-        "plan/a.py:6: `C` needs frozen=True",
-        "plan/a.py:10: `State` needs kw_only=True",
+        "plan/a.py:2: `A` is made by `frozen`, or has `eq=False`",
+        "plan/a.py:4: `B` is made by `frozen`, or has `eq=False`",
+        "plan/a.py:8: `State` needs kw_only=True",
     ]
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from stagemesh.spec.axis import Finding, StackView
+from stagemesh.spec.axis import Finding, Said, StackView
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.patterns import Policy, RouteByStage
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import AXES
 
@@ -36,16 +37,40 @@ def look(
     """Ask one axis about a layout; return what it finds and what it cannot check."""
     axis = AXES.load(name)[0]
     skipped: list[str] = []
+    settled = settle(name, sizes.get(name), options=options)
+    assert isinstance(settled, Said)
     view = StackView(
         stage="thinker",
         execution_type=ExecutionType.LLM_AR,
         sizes=sizes,
-        options=axis.options(**(options or {})),
+        routing=axis.routing,
+        options=settled.options,
         facts=facts,
         world=world,
         skip=skipped.append,
     )
     return list(axis.check(view)), skipped
+
+
+def settle(
+    name: str,
+    size: int | None,
+    *,
+    ranks: int = 1,
+    options: Mapping[str, object] | None = None,
+    policy: Policy | None = None,
+) -> Said | Finding:
+    """Let one axis fill in what was left out."""
+    axis = AXES.load(name)[0]
+    return axis.settle(
+        Said(
+            stage="thinker",
+            size=size,
+            routing=axis.routing if policy is None else RouteByStage(policy=policy),
+            options=axis.options(**(options or {})),
+            ranks=ranks,
+        )
+    )
 
 
 def messages(

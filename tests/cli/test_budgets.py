@@ -12,6 +12,29 @@ import pytest
 
 FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
 HEAVY: Final = {"torch", "transformers", "diffusers", "vllm", "numpy", "msgspec", "rich", "fastapi"}
+DEPLOY: Final = str(Path(__file__).parents[2] / "examples" / "deploy" / "whole_payloads.yaml")
+LAYOUT: Final = (FIXTURE, "--devices", "8xH200")
+HELP: Final = {
+    "help": ["--help"],
+    "help of planning": ["plan", "--help"],
+    "help of running": ["run", "--help"],
+    "help of every flag": ["plan", "--help-all"],
+}
+"""What is shown without a look at any configuration."""
+PLANNING: Final = {
+    "plan": ["plan", *LAYOUT],
+    "validate": ["validate", DEPLOY, "--pipeline", "voice_chat"],
+    "explain code": ["explain", "CF010"],
+    "explain axis": ["explain", "axis", "ep"],
+    "explain field": ["explain", "max_num_seqs"],
+    "explain value": ["explain", "thinker.tp", *LAYOUT],
+    "diff": ["diff", DEPLOY, DEPLOY],
+}
+LISTING: Final = {
+    "list": ["list", "engines"],
+    "schema": ["schema", "strategy"],
+    "completion": ["completion", "bash"],
+}
 RUNS: Final = 20
 """Tries until one stays within the budget: other work on the machine only ever adds."""
 
@@ -38,8 +61,11 @@ def cpu_seconds(arguments: list[str], environ: dict[str, str]) -> float:
 
 @pytest.mark.parametrize(
     ("arguments", "budget"),
-    [(["--help"], 0.150), (["plan", FIXTURE, "--devices", "8xH200"], 0.400)],
-    ids=["help", "plan"],
+    [
+        *((arguments, 0.150) for arguments in HELP.values()),
+        *((arguments, 0.400) for arguments in PLANNING.values()),
+    ],
+    ids=[*HELP, *PLANNING],
 )
 def test_a_cold_start_stays_within_its_budget(
     arguments: list[str], budget: float, tmp_path: Path
@@ -52,8 +78,8 @@ def test_a_cold_start_stays_within_its_budget(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["list", "engines"], ["plan", FIXTURE, "--devices", "8xH200"]],
-    ids=["help", "list", "plan"],
+    [*HELP.values(), *LISTING.values(), *PLANNING.values()],
+    ids=[*HELP, *LISTING, *PLANNING],
 )
 def test_planning_loads_nothing_heavy(arguments: list[str]) -> None:
     """Asked of the very process that ran the command."""

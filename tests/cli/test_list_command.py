@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 
+from stagemesh.cli._list import _models
 from stagemesh.cli._main import main
 from stagemesh.cli.list import KINDS
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
 
 NAMES = {
@@ -26,7 +30,7 @@ def test_every_plug_in_has_a_line(kind: str, capsys: pytest.CaptureFixture[str])
     lines = shown.out.splitlines()
     assert shown.err == ""
     assert lines[0].startswith("name ")
-    assert {line.split()[0] for line in lines[1:-2]} == NAMES[kind]
+    assert {line.split()[0] for line in lines[1 : lines.index("")]} == NAMES[kind]
     assert lines[-1] == f"next: `stagemesh list {kind} --json` tells more"
 
 
@@ -48,9 +52,86 @@ def test_a_model_that_only_plans_says_why(capsys: pytest.CaptureFixture[str]) ->
     assert models["voice_chat"]["planning_only"] is None
 
 
+def test_a_model_says_what_it_takes_and_gives_and_of_what_it_is_a_cut(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On the screen, which stays narrow, as well as in JSON."""
+    main(["list", "models", "--json"])
+    models = {each["name"]: each for each in json.loads(capsys.readouterr().out)["models"]}
+    whole, cut = models["qwen3_omni_moe"], models["qwen3_omni_moe_thinker_only"]
+    assert whole["takes"] == cut["takes"] == ["text", "image", "audio", "video"]
+    assert (whole["gives"], cut["gives"]) == (["text", "audio"], ["text"])
+    assert (whole["variant_of"], cut["variant_of"]) == (None, "qwen3_omni_moe")
+    duplex = ("minicpmo_4_5", "personaplex", "qwen3_tts")
+    assert [models[name]["duplex"] for name in duplex] == ["default", "yes", None]
+    main(["list", "models"])
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [each for each in lines if each.startswith("qwen3_omni_moe_thinker_only ")]
+    assert line.split() == [
+        *("qwen3_omni_moe_thinker_only", "text", "image", "audio", "video", "text", "-"),
+        *("planning", "only", "qwen3_omni_moe"),
+    ]
+    assert max(map(len, lines)) <= 105
+
+
 def test_an_axis_says_which_engines_execute_it(capsys: pytest.CaptureFixture[str]) -> None:
     """The support matrix comes from the declarations."""
     main(["list", "axes", "--json"])
     for axis in json.loads(capsys.readouterr().out)["axes"]:
         executing = [each.name for each in ENGINES.declarations() if axis["name"] in each.executes]
         assert axis["executed_by"] == executing
+
+
+def test_the_axes_of_every_stage_run_or_are_planned() -> None:
+    """None is missing, and none is both."""
+    for model in _models():
+        for support in cast("list[dict[str, list[str]]]", model["support"]):
+            kind = support["execution_type"]
+            fitting = [axis.name for axis in AXES.declarations() if _fits(axis, str(kind))]
+            assert sorted([*support["runs"], *support["plans"]]) == fitting
+
+
+def _fits(axis: Axis, kind: str) -> bool:
+    return ExecutionType(kind) in axis.fits
+
+
+KEYS = {
+    "models": {
+        "name",
+        "variant_of",
+        "takes",
+        "gives",
+        "duplex",
+        "stages",
+        "runs",
+        "summary",
+        "architectures",
+        "planning_only",
+        "execution_types",
+        "support",
+    },
+    "axes": {
+        "name",
+        "fits",
+        "role",
+        "summary",
+        "routing",
+        "aggregation",
+        "owner",
+        "policies",
+        "deploy_fields",
+        "options",
+        "excludes",
+        "executed_by",
+    },
+    "connectors": {"name", "config_names", "reach", "summary", "options"},
+    "engines": {"name", "runs", "default_for", "executes", "summary", "options", "params"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_programs_read_stays(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys may be added, and none is taken away."""
+    main(["list", kind, "--json"])
+    for entry in json.loads(capsys.readouterr().out)[kind]:
+        assert set(entry) >= KEYS[kind]

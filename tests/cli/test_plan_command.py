@@ -12,32 +12,26 @@ import pytest
 import stagemesh.cli._plan
 from stagemesh.cli._arguments import add_plan_arguments, inputs_from
 from stagemesh.cli._main import main
+from stagemesh.cli.plan import FORMS
+from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import GivenField, PlanInputs
+from stagemesh.plan.export.formats import FORMATS
+from stagemesh.plan.make import make
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
 from tests.plan.making import planned, request, solo
 
 FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
+HOST: Final = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
 STRATEGY: Final = "strategies:\n  thinker:\n    - {axis: tp, size: 2}\n"
-OVERRIDES: Final = '{"thinker": {"devices": "0,2"}}'
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tp2.yaml").write_text(STRATEGY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    host = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
-    monkeypatch.setattr(stagemesh.cli._plan, "read_host", lambda: host)
-
-
-def test_a_plan_is_shown_with_the_next_useful_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """It cannot be run, which is no failure of planning."""
-    code = main(["plan", FIXTURE, "--strategy-config", "tp2.yaml", "--stage-overrides", OVERRIDES])
-    shown = capsys.readouterr()
-    screen = Path(__file__).parent / "screens" / "plan.txt"
-    assert shown.out == screen.read_text(encoding="utf-8")
-    assert (code, shown.err) == (0, "")
+    monkeypatch.setattr(stagemesh.cli._plan, "read_host", lambda: HOST)
 
 
 def test_a_mistake_is_shown_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,9 +47,10 @@ error[PL010]: `thinker` lists `1` devices and needs `2`: `2` ranks
    6 |     devices: "0"
      |              ^
 note: `tp` = `2` is set here (tp2.yaml:3:24)
-help: list as many, for example with `--stage-overrides '{"0": {"devices": "0,1"}}'`
+help: list as many, for example with `--stage-overrides '{"0": {"devices": "0,1"}}'`; \
+this would fit: `--set thinker.tensor_parallel_size=1`
 
-1 error
+1 error. `stagemesh explain PL010` tells more.
 """
     )
 
@@ -102,8 +97,35 @@ def test_a_runnable_plan_says_how_to_run_it() -> None:
     """Saved or not."""
     plan = planned(request(solo()))
     assert plan.not_runnable == ()
-    assert "`-o plan.json` saves it" in stagemesh.cli._plan._next(plan, None)
-    assert "`stagemesh run p.json" in stagemesh.cli._plan._next(plan, "p.json")
+    assert "`-o plan.json` saves it" in stagemesh.cli._plan._next(plan, None, None)
+    assert "`stagemesh run p.json" in stagemesh.cli._plan._next(plan, "p.json", None)
+
+
+def test_every_form_can_be_typed() -> None:
+    """The command knows them without loading them."""
+    assert set(FORMS) == set(FORMATS)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_plan_is_written_in_other_words(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """To standard output and nothing beside it, or into a file."""
+    made = make(PlanInputs(model=FIXTURE), HOST)
+    assert made.plan is not None
+    text = FORMATS[name].write(made.plan, Catalog.installed())
+    assert main(["plan", FIXTURE, "--as", name]) == 0
+    assert capsys.readouterr() == (text, "")
+    assert main(["plan", FIXTURE, "--as", name, "-o", "file"]) == 0
+    assert Path("file").read_text(encoding="utf-8") == text
+    assert f"\nwrote `file` as {name}; next: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [["--json", "--as", "yaml"], ["--as", "nonsense"], ["--as"]])
+def test_a_plan_is_written_in_one_form(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that there is; both are listed."""
+    assert main(["plan", FIXTURE, *flags]) == 2
+    assert "--as" in capsys.readouterr().err
 
 
 def typed(*arguments: str) -> PlanInputs:
@@ -124,5 +146,6 @@ def test_everything_that_is_typed_is_given() -> None:
     assert given == PlanInputs(
         model="m", strategy_config="s", deploy_config="d", stage_overrides="{}", devices="2"
     )
-    assert typed("--async-chunk").async_chunk is True
-    assert typed("--no-async-chunk").async_chunk is False
+    for flag, value in (("--async-chunk", True), ("--no-async-chunk", False)):
+        switch = GivenField(name="async_chunk", value=value, source=flag, is_typed=True)
+        assert typed(flag).fields == (switch,)

@@ -208,7 +208,7 @@ def test_a_saved_plan_runs_as_it_is(model: str, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "Paris.\n"
     assert main(["run", "plan.json", "hi", "--devices", "3", "--no-async-chunk"]) == 1
     shown = capsys.readouterr().err
-    assert "`--async-chunk` cannot change" in shown
+    assert "`--no-async-chunk` cannot change" in shown
     assert "`--devices` cannot change" in shown
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from stagemesh.cli._main import main
 
+ROOM: Final = ["--devices", "4xH200"]
 FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
 
 
 @pytest.mark.parametrize(
-    "command", [["plan", FIXTURE], ["run", FIXTURE, "hello"], ["demo-checkpoint"]]
+    "command", [["plan", FIXTURE, *ROOM], ["run", FIXTURE, "hello", *ROOM], ["demo-checkpoint"]]
 )
 def test_an_unknown_variable_is_an_error(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from stagemesh.config.catalog import Catalog, Model
-from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.config.inputs import ConfigInput, GivenField, PlanInputs
 from stagemesh.config.load import Loaded, load
 from stagemesh.config.settings import AxisSettings, StageSettings
 from stagemesh.spec.bounds import Range
@@ -18,8 +18,8 @@ from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
     ExecutionType,
-    JsonObject,
     PipelineConfig,
     StagePipelineConfig,
 )
@@ -77,9 +77,9 @@ CONNECTOR: Final = ConnectorSpec(
 )
 
 
-def read_facts(config: JsonObject) -> Mapping[str, StageFacts]:
+def read_facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     """Trust the file, as a careless model would."""
-    thinker = config["thinker"]
+    thinker = configs.root["thinker"]
     assert isinstance(thinker, Mapping)
     return {"thinker": StageFacts(num_layers=thinker["layers"])}
 
@@ -130,7 +130,8 @@ class Speech:
         strategy: ConfigInput | Unset = UNSET,
         deploy: ConfigInput | Unset = "{}",
         overrides: str | Mapping[str, object] | Unset = UNSET,
-        async_chunk: bool | Unset = UNSET,
+        fields: tuple[GivenField, ...] = (),
+        set_values: tuple[str, ...] = (),
         catalog: Catalog = CATALOG,
     ) -> Loaded:
         """Load; text becomes `strategy.yaml` and `deploy.yaml` of the current folder."""
@@ -140,7 +141,8 @@ class Speech:
                 strategy_config=self._file("strategy.yaml", strategy),
                 deploy_config=self._file("deploy.yaml", deploy),
                 stage_overrides=overrides,
-                async_chunk=async_chunk,
+                fields=fields,
+                set_values=set_values,
             ),
             catalog,
         )
@@ -150,6 +152,13 @@ class Speech:
             return given
         (self.folder / name).write_text(given, encoding="utf-8")
         return name
+
+
+def flag(name: str, value: object, source: str | None = None) -> GivenField:
+    """Say a field for all stages: words as they are typed, or a boolean for a switch."""
+    words = (value,) if isinstance(value, str) else value
+    source = f"--{name.replace('_', '-')}" if source is None else source
+    return GivenField(name=name, value=words, source=source, is_typed=True)
 
 
 def told(loaded: Loaded) -> list[str]:

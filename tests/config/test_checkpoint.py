@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import struct
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,8 +15,17 @@ from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import Loaded, load
 from stagemesh.spec.facts import StageFacts
-from stagemesh.spec.pipeline import FactsReader
+from stagemesh.spec.pipeline import FactsReader, JsonObject
 from tests.config.speech import CATALOG, PIPELINE, Speech, read_facts, told
+
+F32: Final[JsonObject] = {"dtype": "F32", "data_offsets": [0, 4]}
+"""A tensor as the header of a weight file describes it."""
+
+
+def weights(header: JsonObject) -> bytes:
+    """A weight file that is all header."""
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text
 
 
 def find(model: str | Path, catalog: Catalog = CATALOG) -> Loaded:
@@ -148,20 +160,29 @@ def test_a_file_is_no_folder(speech: Speech) -> None:
 
 
 def test_folders_without_a_configuration_say_so(speech: Speech) -> None:
-    """Empty, without `config.json`, and of a kind that is not supported yet."""
+    """Empty, or without any file that could name the model."""
     config = speech.checkpoint / "config.json"
     config.unlink()
     assert told(find("model")) == [f"MD003 {speech.checkpoint}: checkpoint folder is empty"]
     (speech.checkpoint / "model.safetensors").touch()
     assert told(find("model")) == [
-        f"MD004 {speech.checkpoint}: checkpoint folder holds no `config.json`"
+        (
+            f"MD004 {speech.checkpoint}: checkpoint folder holds no `config.json`"
+            " and no `model_index.json`"
+        )
     ]
-    (speech.checkpoint / "model_index.json").touch()
-    assert told(find("model")) == [
-        f"MD007 {speech.checkpoint}: checkpoints with `model_index.json` are not supported yet"
-    ]
+
+
+def test_each_file_at_the_root_that_cannot_be_read_is_told(speech: Speech) -> None:
+    """Both of them, and then no model is looked for."""
+    config, index = (speech.checkpoint / name for name in ("config.json", "model_index.json"))
+    config.unlink()
     config.mkdir()
-    assert told(find("model")) == [f"MD005 {config}: `config.json` cannot be read: Is a directory"]
+    index.write_text("[]", encoding="utf-8")
+    assert told(find("model")) == [
+        f"MD005 {config}: `config.json` cannot be read: Is a directory",
+        f"MD006 {index}: `model_index.json` must hold an object",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -190,18 +211,17 @@ def test_a_configuration_may_hold_what_its_own_tools_write(speech: Speech) -> No
 
 
 def test_facts_come_from_the_models_reader_and_the_weight_files(speech: Speech) -> None:
-    """Weights are counted where a folder belongs to one stage, at any depth."""
+    """Weights are counted where a folder belongs to one stage."""
     speech.configure({"model_type": "speech", "thinker": {"layers": 30}})
-    shards = speech.checkpoint / "thinker" / "shards"
-    shards.mkdir(parents=True)
-    (shards / "a.safetensors").write_bytes(b"12345")
-    (speech.checkpoint / "thinker" / "b.safetensors").write_bytes(b"123")
+    (speech.checkpoint / "thinker").mkdir()
+    (speech.checkpoint / "thinker" / "model.safetensors").write_bytes(weights({"a": F32}))
     (speech.checkpoint / "c.safetensors").write_bytes(b"1")
     loaded = find("model", reading(read_facts))
     assert told(loaded) == []
     assert loaded.checkpoint is not None
     facts = loaded.checkpoint.facts
-    assert facts["thinker"] == StageFacts(num_layers=30, weight_bytes=8)
+    size = len(weights({"a": F32}))
+    assert facts["thinker"] == StageFacts(num_layers=30, weight_bytes=size, weight_dtype="float32")
     assert facts["talker"] == StageFacts()
 
 

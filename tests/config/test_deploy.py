@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from stagemesh.config.fields import stage_fields
-from stagemesh.spec.axis import Axis, Owner, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Owner, WorldRole
 from stagemesh.spec.patterns import Broadcast, TakeRank
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import PluginError
@@ -255,7 +255,7 @@ def test_a_new_axis_brings_its_field_without_another_edit(speech: Speech) -> Non
         routing=Broadcast(),
         aggregation=TakeRank(),
         owner=Owner.ENGINE,
-        deploy_field="wide_size",
+        deploy_fields=(DeployField(name="wide_size"),),
         options=Tuning,
     )
     catalog = dataclasses.replace(CATALOG, axes={**CATALOG.axes, "wide": axis})
@@ -282,7 +282,9 @@ def test_two_engines_may_disagree_about_a_field(speech: Speech) -> None:
 
 def test_one_name_for_two_things_is_a_fault_of_the_plug_in() -> None:
     """Neither an axis nor an engine may take a field that exists."""
-    axis = dataclasses.replace(CATALOG.axes["tp"], name="tp2", deploy_field="devices")
+    axis = dataclasses.replace(
+        CATALOG.axes["tp"], name="tp2", deploy_fields=(DeployField(name="devices"),)
+    )
     with pytest.raises(PluginError, match="axis `tp2` declares the stage field `devices`"):
         stage_fields(dataclasses.replace(CATALOG, axes={"tp2": axis}))
     options = dataclasses.make_dataclass("Clashing", [("stage_id", int, 0)], frozen=True)

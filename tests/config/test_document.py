@@ -8,7 +8,15 @@ import pytest
 import yaml
 
 from stagemesh.config import document as document_module
-from stagemesh.config.document import Document, Findings, Source, read_json, read_mapping, read_yaml
+from stagemesh.config.document import (
+    MAX_BYTES,
+    Document,
+    Findings,
+    Source,
+    read_json,
+    read_mapping,
+    read_yaml,
+)
 from stagemesh.config.tree import MAX_DEPTH, MAX_VALUES, quoted
 from stagemesh.spec.origin import Layer
 from tests.config.speech import shown
@@ -89,6 +97,12 @@ def test_anchors_and_merge_keys_work_and_own_keys_win() -> None:
         ("a: !!set {b}\n", "CF005 x.yaml:1:4: tag `!!set` is not supported"),
         ("a: !!int b\n", "CF005 x.yaml:1:4: `b` is no valid int"),
         ("a: !!bool b\n", "CF005 x.yaml:1:4: `b` is no valid bool"),
+        ("a: !!int ''\n", "CF005 x.yaml:1:4: `` is no valid int"),
+        ("a: !!float ''\n", "CF005 x.yaml:1:4: `` is no valid float"),
+        ("a: " + "1:" * 90 + "1\n", "CF005 x.yaml:1:4: `1:1:1:1:"),
+        ("a: 9223372036854775808\n", "CF005 x.yaml:1:4: a whole number must fit into 64 bits"),
+        ("a: -0x8000000000000001\n", "CF005 x.yaml:1:4: a whole number must fit into 64 bits"),
+        ("0xffffffffffffffff: 1\n", "CF005 x.yaml:1:1: a whole number must fit into 64 bits"),
         ("a: .nan\n", "CF005 x.yaml:1:4: a number must be finite, got `nan`"),
         ("true: 1\n", "CF005 x.yaml:1:1: a key must be text, got `true`"),
         ("? [a]\n: 1\n", "CF005 x.yaml:1:3: a key must be text, got a collection"),
@@ -147,6 +161,36 @@ def test_a_long_json_text_has_no_limit_of_values() -> None:
     assert findings == []
 
 
+def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    """Also one that never ends, and JSON text; the last byte that fits is read."""
+    (tmp_path / "large.yaml").write_bytes(b"a" * (MAX_BYTES + 1))
+    (tmp_path / "fits.yaml").write_bytes(b"a: 1" + b" " * (MAX_BYTES - 4))
+    findings: Findings = []
+    for name in (tmp_path / "large.yaml", Path("/dev/zero")):
+        assert read_yaml(name, SOURCE, findings) is None
+    assert read_json(" " * (MAX_BYTES + 1), SOURCE, findings) is None
+    assert [shown(found) for found in findings] == [
+        f"CF038 x.yaml: is larger than `{MAX_BYTES}` bytes"
+    ] * 3
+    assert read_yaml(tmp_path / "fits.yaml", SOURCE, findings) is not None
+    assert read_json(f'{{"a": 1}}{" " * MAX_BYTES}', SOURCE, findings, max_bytes=None) is not None
+
+
+def test_too_many_values_are_refused_before_any_is_made() -> None:
+    """A long text is counted first; a long text of few values is read."""
+    long = "x" * 20_000
+    assert good(f"a: {long}").value == {"a": long}
+    assert bad("a: [" + "[]," * (2 * MAX_VALUES) + "]") == [
+        f"CF005 x.yaml: holds more than `{MAX_VALUES}` values"
+    ]
+
+
+def test_text_that_looks_like_a_variable_stays_text() -> None:
+    """Nothing is put in for it."""
+    text = "a: ${HOME}\nb: ${oc.env:HOME}\nc: $(id)\nd: '{{ x }}'\n"
+    assert list(good(text).value.values()) == ["${HOME}", "${oc.env:HOME}", "$(id)", "{{ x }}"]
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", ".", "nul\0.yaml"])
 def test_a_file_that_cannot_be_opened_is_told(name: str, tmp_path: Path) -> None:
     """A missing file, a folder and an impossible name are diagnostics."""
@@ -175,8 +219,10 @@ def test_a_file_that_is_no_utf_8_is_told_and_a_byte_order_mark_is_not(tmp_path: 
         ('{"a": 1, "a": 2}', "CF003 x.yaml: key `a` is given twice"),
         ('{"a": {"b": 1, "b": 2}}', "CF003 x.yaml: key `b` is given twice"),
         ('{"a": ', "CF002 x.yaml:1:7: not valid JSON: expecting value"),
+        ('{"a": "\\ud800"}', "CF005 x.yaml: text must not hold half of a character"),
+        ('{"\\udfff": 1}', "CF005 x.yaml: text must not hold half of a character"),
         ('{"a": NaN}', "CF005 x.yaml: a number must be finite, got `nan`"),
-        ('{"a": ' + "9" * 5000 + "}", "CF002 x.yaml: not valid JSON: exceeds the limit"),
+        ('{"a": ' + "9" * 5000 + "}", "CF002 x.yaml: not valid JSON: a number has too many digits"),
         ("[1]", "CF004 x.yaml: expected a mapping with `stages`, got a list"),
     ],
 )
@@ -201,6 +247,7 @@ def test_json_becomes_the_same_value_as_yaml() -> None:
     [
         ({"a": {1, 2}}, "CF005 x.yaml: a value of type `set` has no place here"),
         ({"a": Path("x")}, "CF005 x.yaml: a value of type `PosixPath` has no place here"),
+        ({2**64: 1}, "CF005 x.yaml: a whole number must fit into 64 bits"),
         ({None: 1}, "CF005 x.yaml: a key must be text, got `null`"),
         ({"a": float("inf")}, "CF005 x.yaml: a number must be finite, got `inf`"),
         (5, "CF004 x.yaml: expected a mapping with `stages`, got a single value"),

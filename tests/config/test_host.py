@@ -42,17 +42,30 @@ def test_a_cpu_host_has_the_memory_it_may_use(
 
 
 @pytest.mark.parametrize(
-    ("visible", "count"),
-    [(None, 3), ("0,2", 2), (" 1 ", 1), ("1,9,2", 1), ("GPU-1f,MIG-2", 2), ("0,x", 1)],
+    ("visible", "ids"),
+    [
+        (None, ("0", "1", "2")),
+        ("0,2", ("0", "2")),
+        ("2,0", ("2", "0")),
+        (" 1 ", ("1",)),
+        ("01", ("1",)),
+        ("1,9,2", ("1",)),
+        ("GPU-1f,MIG-2", ("GPU-1f", "MIG-2")),
+        ("0,x", ("0",)),
+        ("0,0.9", ("0",)),
+        (f"0,{'9' * 5000}", ("0",)),
+    ],
 )
-def test_a_cuda_host_counts_what_is_visible(
-    tmp_path: Path, visible: str | None, count: int
+def test_a_cuda_host_lists_what_is_visible(
+    tmp_path: Path, visible: str | None, ids: tuple[str, ...]
 ) -> None:
-    """As CUDA does: the list ends before the first entry that names no device."""
-    assert host(tmp_path, MEMINFO, 3, visible) == Host(kind="cuda", count=count, memory_bytes=None)
+    """As CUDA does: in that order, and up to the first entry that names no device."""
+    assert host(tmp_path, MEMINFO, 3, visible) == Host(
+        kind="cuda", count=len(ids), memory_bytes=None, ids=ids
+    )
 
 
-@pytest.mark.parametrize("visible", ["", "-1", "none", "7"])
+@pytest.mark.parametrize("visible", ["", "-1", "none", "7", "0,0", "1,01", "GPU-1f,GPU-1f"])
 def test_hidden_gpus_leave_a_cpu_host(tmp_path: Path, visible: str) -> None:
     """What is not visible is not there."""
     assert host(tmp_path, MEMINFO, 2, visible).kind == "cpu"

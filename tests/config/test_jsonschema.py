@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import runpy
 import sys
@@ -14,16 +15,22 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import stagemesh.config.jsonschema
-from stagemesh.config.check import Pattern
+from stagemesh.config.check import Forbidden, Pattern
 from stagemesh.config.docs import field_docs
+from stagemesh.config.fields import stage_fields
 from stagemesh.config.jsonschema import deploy_schema, main, schema_of, strategy_schema
 from stagemesh.config.schema import (
+    PLATFORMS,
     ConnectorEntry,
     DeployFile,
+    EdgeEntry,
+    PlatformSection,
     StageEntry,
     StrategyEntry,
     StrategyFile,
 )
+from stagemesh.config.schema_duplex import DuplexSession
+from stagemesh.config.validate import check_files
 from stagemesh.spec.bounds import Range
 from tests.config.speech import CATALOG, Options
 
@@ -64,9 +71,19 @@ def test_the_module_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_field_has_a_text_and_a_place_in_the_schema() -> None:
     """A key without a description is no help to anyone."""
-    for kind in (StageEntry, DeployFile, StrategyEntry, StrategyFile, ConnectorEntry, Options):
+    for kind in (
+        StageEntry,
+        DeployFile,
+        PlatformSection,
+        EdgeEntry,
+        DuplexSession,
+        StrategyEntry,
+        StrategyFile,
+        ConnectorEntry,
+        Options,
+    ):
         assert set(field_docs(kind)) == set(kind.__annotations__)
-    stage = deploy_schema(CATALOG)["properties"]["stages"]["items"]["properties"]
+    stage = deploy_schema(CATALOG)["$defs"]["stage"]["properties"]
     assert all(schema.get("description") for schema in stage.values())
     assert set(stage) >= set(StageEntry.__annotations__) | set(Options.__annotations__)
     assert "tensor_parallel_size" in stage
@@ -106,7 +123,10 @@ def valid(schema: dict[str, Any], text: str) -> bool:
         ("strategies: {thinker: [{axis: tp, size: 0}]}", False),
         ("strategies: {thinker: [{axis: tp, size: '2'}]}", False),
         ("strategies: {thinker: [{axis: tp, size: 2, routing: random}]}", False),
-        ("strategies: {thinker: [{axis: dp, size: 2, routing: hash}]}", False),
+        ("strategies: {thinker: [{axis: dp, size: 2, routing: hash, key: user}]}", True),
+        ("strategies: {thinker: [{axis: dp, size: 2, load_bound: 0.5}]}", False),
+        ("strategies: {t: [{axis: tp, size: 2, kernel_specs: [{kernel_id: k}]}]}", False),
+        ("strategies: {t: [{axis: tp, size: 2, kernel_specs: [{kernel_id: k, target: x}]}]}", True),
         ("strategies: {thinker: [{axis: tp, size: 2, l1_owner: delegated}]}", False),
         ("strategies: {thinker: [{axis: tp, size: 2, routng: x}]}", False),
     ],
@@ -125,6 +145,36 @@ def test_the_strategy_schema_says_what_the_reader_says(text: str, *, expected: b
         ("stages: [{stage_id: 0, devices: '0,1', env: {A: b}, max_num_seqs: ~}]", True),
         ("stages: [{stage_id: 0, tuning: {level: 1}, enable_expert_parallel: true}]", True),
         ("stages: [{stage_id: 0, output_connectors: {to_stage_1: a}, num_replicas: 2}]", True),
+        ("base_config: ~\npipeline: ~\nsession_mode: duplex\nactive_stream_window: 0", True),
+        ("duplex_session: {max_sessions: 2, idle_ttl_s: ~, replica_groups: [{'0': 1}]}", True),
+        ("connectors: {a: {extra: {slots: 1}}}\ncuda_mps: ~\nweight_transfer_config: {a: 1}", True),
+        ("edges: [{from: 0, to: talker, connector: a, window_size: -1, max_inflight: ~}]", True),
+        ("dtype: auto\ndata_parallel_size: 2\nmodel_runner: v2\ncustom_voice_dir: ~", True),
+        ("platforms: {npu: {model_runner: v1, cuda_mps: true, stages: [{stage_id: 1}]}}", True),
+        ("platforms: {npu: ~, cuda: {stages: ~}}", True),
+        ("stages: [{stage_id: 0, engine_extras: {max_num_seqs: 1}, async_chunk: false}]", True),
+        ("stages: [{stage_id: 0, tuning: {note: ~}, env: {A: ~}}]", True),
+        ("base_config: 3", False),
+        ("session_mode: both", False),
+        ("active_stream_window: -1", False),
+        ("duplex_session: {max_session: 2}", False),
+        ("duplex_session: {max_sessions: 0}", False),
+        ("duplex_session: {replica_groups: [{a: 1}]}", False),
+        ("edges: {}", False),
+        ("edges: [{from: 0}]", False),
+        ("edges: [{from: 0, to: 1, windw: 1}]", False),
+        ("edges: [{from: 0, to: 1, max_inflight: 0}]", False),
+        ("edges: [{from: true, to: 1}]", False),
+        ("cuda_mps: 1", False),
+        ("dtype: 3", False),
+        ("data_parallel_size: 0", False),
+        ("tensor_parallel_size: 2", False),
+        ("platforms: {npus: {}}", False),
+        ("platforms: {npu: {dtype: a}}", False),
+        ("platforms: {npu: {stages: [{stage_id: 1, devices: a}]}}", False),
+        ("stages: [{stage_id: 0, session_mode: turn}]", False),
+        ("stages: [{stage_id: 0, default_pooling_params: {}}]", False),
+        ("stages: [{stage_id: 0, final_output: true}]", False),
         ("async_chunk: 3", False),
         ("stage_args: []", False),
         ("stages: [{devices: '0'}]", False),
@@ -138,9 +188,28 @@ def test_the_strategy_schema_says_what_the_reader_says(text: str, *, expected: b
         ("stages: [{stage_id: 0, env: {HF_TOKEN: x}}]", False),
     ],
 )
-def test_the_deploy_schema_says_what_the_reader_says(text: str, *, expected: bool) -> None:
-    """Editors mark the same fields."""
+def test_the_deploy_schema_says_what_the_reader_says(
+    tmp_path: Path, text: str, *, expected: bool
+) -> None:
+    """Editors mark the same fields as the reader of one file, which looks at its form alone."""
     assert valid(deploy_schema(CATALOG), text) is expected
+    (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
+    found = check_files([tmp_path / "x.yaml"], catalog=CATALOG).diagnostics
+    assert (not found) is expected, found
+
+
+def test_sections_and_the_root_share_the_schema_of_a_stage() -> None:
+    """So the file says every stage field once, and each key of the root has its text."""
+    schema = deploy_schema(CATALOG)
+    stage = {"$ref": "#/$defs/stage"}
+    assert schema["properties"]["stages"]["items"] == stage
+    assert schema["$defs"]["section"]["properties"]["stages"]["items"] == stage
+    assert set(schema["properties"]["platforms"]["properties"]) == set(PLATFORMS)
+    wide = {name for name, field in stage_fields(CATALOG).items() if field.pipeline_wide}
+    assert set(schema["properties"]) == set(DeployFile.__annotations__) | wide
+    for name, root in schema["properties"].items():
+        assert root.get("description"), name
+    assert schema["properties"]["dtype"]["$ref"] == "#/$defs/stage/properties/dtype"
 
 
 class Colour(Enum):
@@ -168,3 +237,32 @@ class Colour(Enum):
 def test_each_annotation_has_its_schema(annotation: object, schema: object) -> None:
     """The same annotations as the walker takes."""
     assert json.loads(json.dumps(schema_of(annotation))) == schema
+
+
+def test_what_one_layer_says_may_be_null_and_incomplete() -> None:
+    """Each kind of schema takes `null` in its own way; what takes anything does already."""
+
+    @dataclasses.dataclass
+    class Part:
+        number: int
+        choice: Colour
+        anything: object
+        either: int | str
+        name: Annotated[str, Forbidden(regex="A", reason="", remedy="")]
+
+    assert schema_of(Part, partial=True) == {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "number": {"type": ["integer", "null"]},
+            "choice": {"enum": ["red", None]},
+            "anything": {},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+            "name": {
+                "anyOf": [
+                    {"type": "string", "not": {"anyOf": [{"pattern": "^(A)$"}]}},
+                    {"type": "null"},
+                ]
+            },
+        },
+    }

@@ -7,7 +7,7 @@ import pytest
 from stagemesh.spec.diagnostic import Severity
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
-from tests.config.speech import Speech, size, stage, told, value
+from tests.config.speech import Speech, flag, size, stage, told, value
 
 
 def test_stages_are_given_by_id_or_by_name(speech: Speech) -> None:
@@ -101,18 +101,19 @@ def test_a_misspelt_stage_is_led_to_the_nearest(speech: Speech) -> None:
 
 def test_the_flag_for_chunks_wins_over_the_file(speech: Speech) -> None:
     """Its origin is the flag as it was typed."""
-    for flag, name in ((True, "--async-chunk"), (False, "--no-async-chunk")):
-        loaded = speech.load(deploy=f"async_chunk: {not flag}", async_chunk=flag)
+    for on, name in ((True, "--async-chunk"), (False, "--no-async-chunk")):
+        typed = flag("async_chunk", on, name)
+        loaded = speech.load(deploy=f"async_chunk: {not on}", fields=(typed,))
         assert loaded.settings is not None
         given = loaded.settings.fields["async_chunk"]
-        assert (given.value, given.origin.source, given.origin.layer) == (flag, name, Layer.GLOBAL)
+        assert (given.value, given.origin.source, given.origin.layer) == (on, name, Layer.GLOBAL)
 
 
 def test_a_flag_of_another_type_is_an_error(speech: Speech) -> None:
     """Python callers get a diagnostic, too."""
-    loaded = speech.load(async_chunk="yes")  # type: ignore[arg-type]
+    loaded = speech.load(fields=(flag("async_chunk", "yes"),))
     assert told(loaded) == [
-        "CF012 --async-chunk: `async_chunk` must be `true` or `false`, got `yes`"
+        "CF012 --async-chunk: `async_chunk` must be `true` or `false`, got text `yes`"
     ]
 
 

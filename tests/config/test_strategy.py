@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stagemesh.spec.axis import Owner
@@ -164,8 +166,8 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
             ),
         ),
         (
-            entry("{axis: dp, size: 2, routing: hash}"),
-            "AX004 strategy.yaml:3:36: `thinker.dp.routing` does not take `hash`",
+            entry("{axis: dp, size: 2, routing: hush}"),
+            "AX004 strategy.yaml:3:36: `thinker.dp.routing` does not take `hush`",
         ),
         (
             entry("{axis: stage_replica, size: 2, routing: bogus}"),
@@ -203,6 +205,22 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
             "CF013 strategy.yaml:3:41: `thinker.sp_ulysses.mode` does not take `fast`",
         ),
         (
+            entry("{axis: dp, size: 2, routing: hash, key: 3}"),
+            "CF012 strategy.yaml:3:47: `thinker.dp.key` must be text, got `3`",
+        ),
+        (
+            entry("{axis: dp, size: 2, routing: hash, load_bound: 0.5}"),
+            "CF013 strategy.yaml:3:54: `thinker.dp.load_bound` must be `>= 1`, got `0.5`",
+        ),
+        (
+            entry("{axis: tp, size: 2, layer_hook_specs: [{hook_id: h}]}"),
+            "CF011 strategy.yaml:3:46: `thinker.tp.layer_hook_specs[0].target` is missing",
+        ),
+        (
+            entry("{axis: tp, size: 2, kernel_specs: k}"),
+            "CF012 strategy.yaml:3:41: `thinker.tp.kernel_specs` must be a list, got text `k`",
+        ),
+        (
             "strategies:\n  0: [{axis: tp, size: 2}]",
             "CF022 strategy.yaml:2:3: stage `0` is given by number, a strategy names stages",
         ),
@@ -224,6 +242,20 @@ def test_each_mistake_is_told_once_with_its_place(speech: Speech, text: str, exp
     assert len(loaded.diagnostics[0].message) <= 100
 
 
+def test_a_file_that_cannot_be_read_is_told_with_its_name(speech: Speech) -> None:
+    """Missing, a folder, or no YAML; the rest of the input is still looked at."""
+    (speech.folder / "bad.yaml").write_text("strategies: [", encoding="utf-8")
+    for name, found in (
+        ("gone.yaml", "CF001 gone.yaml: cannot be read: no such file or directory"),
+        (".", "CF001 .: cannot be read: is a directory"),
+        ("bad.yaml", "CF002 bad.yaml:2:1: not valid YAML: "),
+    ):
+        loaded = speech.load(strategy=Path(name), overrides='{"nobody": {}}')
+        first, second = told(loaded)
+        assert first.startswith(found)
+        assert second.startswith("CF020 --stage-overrides")
+
+
 def test_an_axis_given_twice_points_to_the_first(speech: Speech) -> None:
     """T17: both places are named, and the sizes are not multiplied."""
     loaded = speech.load(
@@ -237,13 +269,15 @@ def test_an_axis_given_twice_points_to_the_first(speech: Speech) -> None:
 def test_help_says_what_to_write_instead(speech: Speech) -> None:
     """The remedies of the most likely mistakes."""
     texts = {
-        "thinker: []": "`strategies: {thinker: [{axis: tp, size: 2}]}`",
+        "{}": "`strategies: {thinker: [{axis: tp, size: 2}]}`",
+        "talker: [{axis: tp, size: 4}]": "`strategies: {talker: [{axis: tp, size: 4}]}`",
+        "talker: [{axis: tp, size: 4, name: " + "x" * 40 + "}]": "`strategies: {thinker: [{",
         "strategies: {0: []}": "`thinker` (0), `talker` (1), `code2wav` (2)",
         "strategies: {thinkr: []}": "did you mean `thinker`? stages of `speech`: `thinker` (0),",
         "strategies: {x: []}": "stages of `speech`: `thinker` (0), `talker` (1), `code2wav` (2)",
         entry("{axis: stage_replic, size: 2}"): "did you mean `stage_replica`?",
         entry("{axis: pp, size: 2, routing: random}"): "`dp`, `stage_replica`",
-        entry("{axis: dp, size: 2, routing: hash}"): "`least_queue`, `random`, `round_robin`",
+        entry("{axis: dp, size: 2, routing: x}"): "`least_queue`, `random`, `round_robin`",
         entry("{axis: dp, size: 2, l1_owner: delegated}"): "axes of that owner: `stage_replica`",
         entry("{axis: tp, size: 2, l1_owner: delegated}"): "write `engine` or leave `l1_owner` out",
     }

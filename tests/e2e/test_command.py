@@ -66,7 +66,7 @@ def test_a_saved_plan_under_a_strategy_answers_aloud(
 ) -> None:
     """Plan, save, run: text on standard output, a table on standard error, speech in the file."""
     plan, answer = tmp_path / "plan.json", tmp_path / "answer.wav"
-    file = f"examples/strategies/{strategy}.yaml"
+    file = f"examples/strategies/voice_chat/{strategy}.yaml"
     code, out, err = stagemesh("plan", str(voice_chat), "--strategy-config", file, "-o", str(plan))
     assert code == 0, err
     assert "1 x 2" in out

@@ -19,6 +19,7 @@ from stagemesh.engines.ar.head import PackedHead, pack_head
 from stagemesh.engines.ar.memory import cache_blocks
 from stagemesh.engines.ar.network import Network, compute_dtype
 from stagemesh.engines.ar.options import ArOptions
+from stagemesh.spec.cost import Part
 from stagemesh.spec.engine import MemoryInput
 from stagemesh.spec.facts import StageFacts
 from tests.engines import tiny
@@ -51,6 +52,14 @@ def test_limits_that_do_not_fit_are_refused(tiny_model: Callable[[str], Path]) -
         Network(folder, options(kv_cache_memory_bytes=100 * TOKEN_BYTES), CPU)
 
 
+def test_a_length_that_the_cache_decides_is_served(tiny_model: Callable[[str], Path]) -> None:
+    """`-1` takes whole blocks of the budget, at most the model's length."""
+    small = options(max_model_len=-1, kv_cache_memory_bytes=100 * TOKEN_BYTES, block_size=16)
+    assert Network(tiny_model("llama"), small, CPU).limits.max_model_len == 96
+    limits = Network(tiny_model("llama"), options(max_model_len=-1), CPU).limits
+    assert limits.max_model_len == tiny.MAX_LEN
+
+
 def test_the_cache_has_the_blocks_of_the_plan(tiny_model: Callable[[str], Path]) -> None:
     """The memory model and the loaded engine count alike, with a budget and without."""
     for args in (options(max_num_seqs=2), options(kv_cache_memory_bytes=999_999, block_size=16)):
@@ -64,11 +73,17 @@ def test_memory_is_split_over_ranks() -> None:
     """Tensor and pipeline ranks hold their part of weights and cache; kv heads may be repeated."""
     whole = ENGINE.memory(MemoryInput(facts=FACTS, sizes={}, args=options(), device_kind="cpu"))
     split = ENGINE.memory(
-        MemoryInput(facts=FACTS, sizes={"tp": 4, "pp": 3}, args=options(), device_kind="cpu")
+        MemoryInput(
+            facts=FACTS,
+            sizes={},
+            args=options(),
+            device_kind="cpu",
+            pieces={Part.WIDTH: 4, Part.LAYERS: 3},
+        )
     )
     assert whole is not None
     assert split is not None
-    assert split.weights == 1000 // 12
+    assert split.weights == -(-1000 // 12)
     assert split.cache == whole.cache // 6
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from stagemesh.config.settings import Sourced
+from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.checks import check_stack
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import stack_of
@@ -14,7 +16,17 @@ from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.hooks import HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import AXES
-from tests.plan.making import Said, axis, codes, errors, planned, request, solo
+from tests.plan.making import (
+    Said,
+    attempt,
+    axis,
+    codes,
+    errors,
+    place,
+    planned,
+    request,
+    solo,
+)
 
 DIFFUSION = ExecutionType.DIFFUSION
 MOE = StageFacts(num_experts=8)
@@ -101,6 +113,79 @@ def test_a_rule_of_an_axis_points_to_the_other_axes_it_weighs() -> None:
     [found] = errors(request(solo(DIFFUSION), {"thinker": Said(axes=axes)}, facts=facts))
     assert found.code == "AX034"
     assert [note.message for note in found.notes] == ["`tp` = `2` is set here"]
+
+
+def decoding(mode: str, **fields: object) -> PlanRequest:
+    """Two ranks that decode a picture together."""
+    axes = [axis("sp_ulysses", 2), axis("vae_pp", 2, mode=mode)]
+    return request(solo(DIFFUSION), {"thinker": Said(axes=axes, fields=fields)})
+
+
+def test_an_axis_switches_on_the_fields_that_it_needs() -> None:
+    """Decoding by tiles sets tiling, with its place; other modes leave it alone."""
+    [stage] = planned(decoding("tile")).stages
+    assert stage.stage_args == {"vae_use_tiling": True}
+    assert stage.values["vae_use_tiling"].origin == stage.values["axes.vae_pp.size"].origin
+    assert planned(decoding("tile", vae_use_tiling=True)).stages[0].stage_args == stage.stage_args
+    assert planned(decoding("tile", vae_use_tiling=None)).stages[0].stage_args == stage.stage_args
+    [other] = planned(decoding("spatial_shard_width", vae_use_tiling=False)).stages
+    assert other.stage_args == {"vae_use_tiling": False}
+
+
+def test_a_field_that_says_the_opposite_of_what_an_axis_needs_is_refused() -> None:
+    """Both places are told."""
+    [found] = errors(decoding("tile", vae_use_tiling=False))
+    assert found.code == "AX050"
+    assert found.message == "`vae_pp` on `thinker` needs `vae_use_tiling` = `true`, got `false`"
+    assert [note.message for note in found.notes] == ["`vae_pp` = `2` is set here"]
+
+
+@pytest.mark.parametrize(
+    ("size", "value", "codes_found"),
+    [(2, "fp8", ["AX051"]), (2, "auto", []), (2, None, []), (1, "fp8", [])],
+)
+def test_a_field_that_cannot_go_with_an_axis_is_refused_with_a_reason(
+    size: int, value: object, codes_found: list[str]
+) -> None:
+    """P63: a quantised cache and a ring, at plan time."""
+    fields = {"diffusion_kv_cache_dtype": value}
+    said = {"thinker": Said(axes=[axis("sp_ring", size)], fields=fields)}
+    result = attempt(request(solo(DIFFUSION), said))
+    found = [each for each in result.diagnostics if each.is_error]
+    assert [each.code for each in found] == codes_found
+    for each in found:
+        assert each.message == (
+            "`sp_ring` and `diffusion_kv_cache_dtype` = `fp8` of `thinker` exclude each other"
+        )
+        assert str(each.help).startswith("remove one of them: ")
+
+
+def test_what_an_axis_cannot_settle_is_told_alone() -> None:
+    """Without a size of `hsdp` there are no ranks to check the others against."""
+    axes = [axis("hsdp", None), axis("vae_pp", 2)]
+    assert codes(request(solo(DIFFUSION), {"thinker": Said(axes=axes)})) == ["AX040"]
+
+
+def test_an_option_at_fault_is_told_where_it_was_written() -> None:
+    """Rather than where the axis was."""
+    elsewhere: Sourced[object] = Sourced(value="user", origin=place("other.yaml"))
+    given = request(solo(), {"thinker": Said(axes=[axis("dp", 2)])})
+    [stage] = given.settings.stages
+    dp = replace(stage.axes["dp"], options={"key": elsewhere})
+    settings = replace(given.settings, stages=(replace(stage, axes={"dp": dp}),))
+    [found] = errors(replace(given, settings=settings))
+    assert (found.code, str(found.origin)) == ("AX048", "other.yaml:1:3")
+
+
+def test_an_option_that_acts_alone_is_not_lost_where_the_size_is_one() -> None:
+    """Nobody shares the text encoder yet, and the plan says so."""
+    axes = [axis("cfg", 2), axis("tp", 1, text_encoder=2)]
+    said = {"thinker": Said(axes=axes, fields={"engine": "picture"})}
+    plan = planned(request(solo(DIFFUSION), said, facts=StageFacts(guidance=True)))
+    assert "`thinker`: engine `picture` does not execute `tp` yet" in plan.not_runnable
+    plain = {"thinker": Said(axes=[axes[0], axis("tp", 1)], fields={"engine": "picture"})}
+    plan = planned(request(solo(DIFFUSION), plain, facts=StageFacts(guidance=True)))
+    assert not any("`tp`" in reason for reason in plan.not_runnable)
 
 
 def test_missing_facts_become_skipped_checks() -> None:

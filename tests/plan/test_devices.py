@@ -80,3 +80,27 @@ def test_more_devices_than_the_host_has_are_refused() -> None:
     """Only imaginary ones may be more."""
     found = refused("5", CUDA)
     assert found.message == "`--devices 5` asks for more than the `4` devices of this host"
+
+
+def test_devices_of_a_host_keep_the_names_of_the_driver() -> None:
+    """Fewer devices are the first ones of those that are visible."""
+    host = Host(kind="cuda", count=3, memory_bytes=None, ids=("5", "7", "1"), system="linux")
+    assert taken(UNSET, host).resolved(3).ids == ("5", "7", "1")
+    assert taken(2, host).resolved(2).ids == ("5", "7")
+    assert taken("2xH100", host).resolved(2).ids == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "platform"),
+    [
+        ("1", "cpu"),
+        ("1xH100", "cuda"),
+        ("1xMI300X", "rocm"),
+        ("1xAscend910B", "npu"),
+        ("1xMax1550", "xpu"),
+        ("1xMTTS4000", "musa"),
+    ],
+)
+def test_every_device_has_a_platform(given: str, platform: str) -> None:
+    """That of the sections of a deploy file."""
+    assert taken(given, CPU).platform == platform

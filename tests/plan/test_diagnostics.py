@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 
 from stagemesh.config.document import Document
-from stagemesh.plan.diagnostics import diagnostics_json, diagnostics_text
+from stagemesh.plan.diagnostics import (
+    diagnostics_github,
+    diagnostics_json,
+    diagnostics_text,
+)
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.origin import Layer, Origin
 
@@ -45,7 +49,7 @@ help: write `size: 2`
 
 warning[PL034]: it carries no edge
 
-1 error, 1 warning
+1 error, 1 warning. `stagemesh explain AX022` tells more.
 """
     )
 
@@ -61,7 +65,8 @@ def test_places_without_a_line_have_no_frame() -> None:
     for document, origin in ((python, at(4, 1)), (FILE, at(None)), (FILE, at(99, 1))):
         found = Diagnostic(code="CF001", message="wrong", origin=origin)
         assert " | " not in diagnostics_text([found, found], [document])
-        assert diagnostics_text([found, found], [document]).endswith("\n\n2 errors\n")
+        text = diagnostics_text([found, found], [document])
+        assert text.endswith("\n\n2 errors. `stagemesh explain CF001` tells more.\n")
 
 
 def test_a_line_without_column_is_marked_at_its_start() -> None:
@@ -112,3 +117,63 @@ def test_json_holds_the_same() -> None:
             }
         ]
     }
+
+
+def test_a_code_without_a_page_is_not_recommended() -> None:
+    """A third party's code, for which there is nothing to read."""
+    found = Diagnostic(code="TY001", message="wrong")
+    assert diagnostics_text([found], []).endswith("\n\n1 error\n")
+    warning = Diagnostic(code="CF001", message="odd", severity=Severity.WARNING)
+    both = diagnostics_text([warning, found], [])
+    assert both.endswith("\n\n1 error, 1 warning. `stagemesh explain CF001` tells more.\n")
+
+
+def test_a_narrow_screen_breaks_between_words() -> None:
+    """The line at fault is cut around the place instead."""
+    found = Diagnostic(
+        code="TY001",
+        message="a message that is longer than the screen",
+        origin=at(3, 24),
+        notes=(Note(message="a note that is longer as well", origin=at(1, 2)),),
+        help="help that does not fit either",
+    )
+    assert (
+        diagnostics_text([found], [FILE], 30)
+        == """\
+error[TY001]: a message that
+      is longer than the
+      screen
+  --> moe.yaml:3:24
+   3 |   - {axis: tp, size: 2}
+     |                      ^
+note: a note that is longer as
+      well (moe.yaml:1:2)
+help: help that does not fit
+      either
+
+1 error
+"""
+    )
+
+
+def test_github_gets_one_annotation_for_each() -> None:
+    """With file, line and column where there are any; what has a meaning there is escaped."""
+    error = Diagnostic(
+        code="CF001",
+        message="50% wrong",
+        origin=Origin(layer=Layer.DEPLOY, source="a,b:c.yaml", line=3, column=7),
+        notes=(Note(message="there"),),
+        help="write, so: `x`",
+    )
+    flag = Diagnostic(
+        code="AX007",
+        severity=Severity.WARNING,
+        message="replaced",
+        origin=Origin(layer=Layer.STAGE, source="--stage-overrides"),
+    )
+    assert diagnostics_github([error, flag, Diagnostic(code="CF002", message="x")]) == (
+        "::error file=a%2Cb%3Ac.yaml,line=3,col=7,title=CF001::"
+        "50%25 wrong%0Anote: there%0Ahelp: write, so: `x`\n"
+        "::warning title=AX007::replaced\n"
+        "::error title=CF002::x\n"
+    )

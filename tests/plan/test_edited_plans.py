@@ -24,7 +24,7 @@ FREE: Final = re.compile(
     r"devices\.(count|memory_bytes)|checkpoint\.path|.*\bvalues\..*"
     r"|stages\[\d\]\.(engine_args\.max_num_seqs|model_args\.pitch|env(\..*)?|axes\[\d\]\.label"
     r"|sampling\.(temperature|stop_token_ids.*)|replicas\[\d\]\.ranks\[\d\]\.device)"
-    r"|edges\[0\]\.options\..*"
+    r"|edges\[0\]\.options\..*|launch\.init_timeout"
 )
 OTHER: Final[list[Json]] = [
     None,
@@ -94,7 +94,8 @@ def test_any_value_may_be_edited(data: st.DataObject, tree: Json, folder: Path) 
         assert made.diagnostics
     else:
         assert made.plan == from_json(json.dumps(changed))
-        assert changed == tree or FREE.fullmatch(path_text(path)) or path[-1] == "values"
+        is_same = made.plan == from_json(json.dumps(tree))  # a member may be left to its default
+        assert is_same or FREE.fullmatch(path_text(path)) or path[-1] == "values"
 
 
 @pytest.mark.parametrize(
@@ -107,9 +108,10 @@ def test_any_value_may_be_edited(data: st.DataObject, tree: Json, folder: Path) 
         (("stages", 1, "policy"), "hash", "PL047: `stages[1].policy` is not what planning gives"),
         (
             ("stages", 1, "axes", 0, "routing", "args", "policy"),
-            "hash",
+            "hush",
             "AX004: `talker.stage_repl",
         ),
+        (("stages", 0, "axes", 0, "axis"), "tq", "AX001: unknown axis `tq` for `thinker`"),
         (("edges", 0, "connector"), "nope", "CF040: unknown connector `nope`"),
         (("edges", 0, "options", "arena_bytes"), "big", "CF012: `connectors.edge 0 -> 1.extra."),
         (("edges", 0, "payload_type"), "audio", "PL047: `edges[0].payload_type` is not what"),

@@ -36,7 +36,21 @@ def codes(made: Made) -> list[str]:
 
 def test_an_unchanged_plan_is_opened(plan: Plan, tmp_path: Path) -> None:
     """Exactly as it was written."""
-    assert reopened(plan, tmp_path) == Made(plan=plan, diagnostics=(), documents=())
+    made = reopened(plan, tmp_path)
+    assert (made.plan, made.diagnostics) == (plan, ())
+
+
+def test_a_plan_can_be_looked_at_on_another_machine(plan: Plan, tmp_path: Path) -> None:
+    """What it was made for is not asked for then; what it was made from still is."""
+    other = replace(plan, devices=replace(plan.devices, kind="cuda"))
+    file = tmp_path / "plan.json"
+    file.write_text(to_json(other), encoding="utf-8")
+    assert codes(open_saved(file, HOST, CATALOG)) == ["PL043"]
+    made = open_saved(file, None, CATALOG)
+    assert made.plan == other
+    assert made.loaded is not None
+    (tmp_path / "config.json").write_text('{"other": 1}', encoding="utf-8")
+    assert open_saved(file, None, CATALOG).plan is None
 
 
 def test_a_changed_checkpoint_is_refused(plan: Plan, tmp_path: Path) -> None:

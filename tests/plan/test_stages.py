@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 
 import pytest
 
@@ -94,7 +94,32 @@ def test_a_field_that_the_engine_does_not_take_is_refused() -> None:
     """Nothing that is written is ignored."""
     [found] = errors(request(solo(), said(max_num_seq=2)))
     assert found.message == "engine `toy` of `thinker` takes no `max_num_seq`"
-    assert found.help == "did you mean `max_num_seqs`? allowed here: `max_num_seqs`"
+    assert found.help == "did you mean `max_num_seqs`?"
+
+
+def test_a_field_that_another_engine_takes_names_that_engine() -> None:
+    """It may be what was meant."""
+    options = make_dataclass("DeepOptions", [("depth", int, 1)], frozen=True)
+    given = request(solo(), said(depth=2))
+    known = catalog(given.pipeline)
+    deep = replace(known.engines["toy"], name="deep", options=options, default_for=frozenset())
+    found = build(given, replace(known, engines={**known.engines, "deep": deep})).diagnostics
+    assert [each.help for each in found] == ["engines that take it: `deep`"]
+
+
+def test_a_field_of_another_kind_of_stage_is_refused() -> None:
+    """The message names the kind that has it."""
+    [found] = errors(request(solo(), said(vae_use_tiling=True)))
+    assert found.code == "PL027"
+    assert found.message == "`thinker` is a `llm_ar` stage, which has no `vae_use_tiling`"
+    assert found.help == "`vae_use_tiling` is a field of `diffusion` stages; leave it out"
+
+
+def test_a_field_on_which_the_engine_does_not_act_makes_the_plan_not_runnable() -> None:
+    """It is kept, shown, and never silently lost."""
+    plan = planned(request(solo(), said(enforce_eager=True)))
+    assert plan.stages[0].stage_args == {"enforce_eager": True}
+    assert "`thinker`: engine `toy` does not act on `enforce_eager` yet" in plan.not_runnable
 
 
 def test_an_argument_has_the_type_that_the_stages_own_engine_declares() -> None:
@@ -229,7 +254,7 @@ def test_every_given_value_is_listed_with_its_place_and_what_it_replaced() -> No
     assert set(values) == {"axes.sp_ulysses.size", "axes.sp_ulysses.mode", "devices"}
     size = values["axes.sp_ulysses.size"]
     assert (size.value, size.layer, size.origin) == (2, "strategy", "high.yaml:1:3")
-    assert size.superseded == ((4, "low.yaml:1:3"),)
+    assert [(old.value, old.origin) for old in size.superseded] == [(4, "low.yaml:1:3")]
 
 
 def test_hooks_and_kernels_are_listed_in_the_order_they_are_bound() -> None:

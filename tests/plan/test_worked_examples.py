@@ -10,12 +10,13 @@ import pytest
 
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.details import details_text
 from stagemesh.plan.make import make
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.values import Plan
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni"
-HOST: Final = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
+HOST: Final = Host(kind="cpu", count=None, memory_bytes=192 * 2**30)
 OVERRIDES: Final = '{"0": {"devices": "0,1"}, "1": {"devices": "2"}, "2": {"devices": "2"}}'
 
 EXAMPLES: Final = {
@@ -43,6 +44,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def screen(name: str) -> str:
     """Return the text that is to be shown."""
     return (Path(__file__).parent / "screens" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def whole_text(plan: Plan) -> str:
+    """Everything that a plan shows."""
+    return f"{plan_text(plan)}\n{details_text(plan)}"
 
 
 def plan_of(strategy: str, overrides: str = OVERRIDES) -> Plan:
@@ -75,7 +81,7 @@ def test_example_1_shards_the_thinker_over_two_devices() -> None:
         "talker": (1, 1, {}),
         "code2wav": (1, 1, {}),
     }
-    assert plan_text(plan) == screen("strategy_tp2")
+    assert whole_text(plan) == screen("strategy_tp2")
 
 
 def test_example_2_replicates_the_thinker_and_takes_turns() -> None:
@@ -87,7 +93,7 @@ def test_example_2_replicates_the_thinker_and_takes_turns() -> None:
         "code2wav": (1, 1, {}),
     }
     assert [stage.policy for stage in plan.stages] == ["round_robin"] * 3
-    assert plan_text(plan) == screen("strategy_stage_replica")
+    assert whole_text(plan) == screen("strategy_stage_replica")
 
 
 def test_example_1_without_devices_names_count_file_and_remedy() -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from stagemesh.errors import ClosedError, StartupError
+from stagemesh.config.launch import LaunchOptions
+from stagemesh.errors import ClosedError, DiagnosticError, StartupError
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni, Omni
@@ -96,6 +97,14 @@ def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
         asyncio.run(omni.start(timeout_s=0.01))
     assert children() == before
     assert open_fds() == fds
+
+
+def test_a_start_has_as_long_as_its_plan_says() -> None:
+    """`--init-timeout` is in effect."""
+    # no time at all is refused before anything starts, which shows whose time counts
+    plan = replace(fake_plan(three_stages()), launch=LaunchOptions(init_timeout=0))
+    with pytest.raises(DiagnosticError, match="RT007"):
+        asyncio.run(AsyncOmni(plan).start())
 
 
 def test_ranks_that_nobody_starts_are_refused() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from stagemesh.errors import (
     InvalidRequestError,
     StageFailedError,
 )
-from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.omni import AsyncOmni, Omni
 from stagemesh.runtime.outputs import StageState
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import Started, Watch, collect
@@ -203,17 +205,25 @@ def test_an_empty_prompt_is_a_diagnostic(streaming: Started) -> None:
 def test_a_plan_that_cannot_be_run_says_why() -> None:
     """The reasons of the plan are diagnostics, and nothing is started."""
     plan = fake_plan(three_stages())
-    blocked = type(plan)(
-        **{name: getattr(plan, name) for name in plan.__slots__} | {"not_runnable": ("no `tp`",)}
-    )
+    blocked = replace(plan, not_runnable=("no `tp`",))
     with pytest.raises(DiagnosticError, match="cannot be run: no `tp`"):
         AsyncOmni(blocked)
 
 
-def test_a_plan_takes_no_further_configuration() -> None:
+@pytest.mark.parametrize("given", [{"devices": 2}, {"seed": 3}, {"async_chunk": None}])
+def test_a_plan_takes_no_further_configuration(given: dict[str, Any]) -> None:
     """What would be ignored is refused."""
     with pytest.raises(TypeError, match="complete"):
-        AsyncOmni(fake_plan(three_stages()), devices=2)
+        AsyncOmni(fake_plan(three_stages()), **given)
+
+
+def test_an_argument_that_is_no_field_says_what_was_meant() -> None:
+    """The same error as for a flag, with the argument as its place."""
+    with pytest.raises(DiagnosticError) as caught:
+        Omni("nowhere", max_num_seq=4)
+    found = {each.code: each for each in caught.value.diagnostics}
+    assert str(found["CF065"].origin) == "Omni(max_num_seq=...)"
+    assert str(found["CF065"].help).startswith("did you mean `max_num_seqs`?")
 
 
 def test_a_system_that_is_not_started_says_so() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import ENABLED, Axis, DeployField, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.cost import Cost, CostView, Part, cuts
 from stagemesh.spec.patterns import Broadcast, Union
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -27,6 +28,23 @@ def _check(view: StackView) -> Iterator[Finding]:
         )
 
 
+def _cost(view: CostView) -> Cost | None:
+    """Bring the tokens of every group to all experts, and sum what those make of them.
+
+    Ranks that cut a layer have the same tokens anyway: only the other ones exchange.
+    """
+    facts = view.facts
+    if facts.hidden_size is None or facts.num_layers is None:
+        return None
+    groups = view.size("ep") // view.cut(Part.WIDTH)
+    layers = -(-facts.num_layers // view.cut(Part.LAYERS))
+    tokens = max(view.lengths) * facts.hidden_size * view.forward.element_bytes
+    return Cost(
+        sent_bytes=2 * (groups - 1) * tokens * layers,
+        collectives=2 * layers if groups > 1 else 0,
+    )
+
+
 AXIS = Axis(
     name="ep",
     summary="expert parallelism: experts of MoE layers spread over the ranks",
@@ -35,13 +53,15 @@ AXIS = Axis(
     routing=Broadcast(),
     aggregation=Union(),
     owner=Owner.ENGINE,
-    deploy_field="enable_expert_parallel",
-    deploy_field_is_flag=True,
+    deploy_fields=(DeployField(name="enable_expert_parallel", member=ENABLED),),
     size_from={
         ExecutionType.LLM_AR: ("tp", "dp"),
         ExecutionType.LLM_GENERATION: ("tp", "dp"),
         ExecutionType.DIFFUSION: ("tp", "sp_ulysses", "sp_ring", "cfg", "dp"),
     },
     overlay=("dp", "cfg", "sp_ring", "sp_ulysses", "tp"),
+    needs=("a mixture of experts, whose number divides by its size",),
     check=_check,
+    cuts=cuts(Part.EXPERTS),
+    cost=_cost,
 )

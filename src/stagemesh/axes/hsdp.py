@@ -1,43 +1,100 @@
-"""Hybrid sharding: weights lie in shards over the ranks and are gathered block by block."""
+"""Hybrid sharding: weights lie in shards over the ranks and are gathered block by block.
+
+The size is shard x replicate. Where it is left out it follows from what is there: the shard that
+was given, or else the ranks of the other axes. Alone, it brings the ranks itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import replace
+from typing import Final, cast
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import (
+    ENABLED,
+    Axis,
+    DeployField,
+    Finding,
+    Owner,
+    Said,
+    StackView,
+    WorldRole,
+)
+from stagemesh.spec.cost import Cost, CostView, Part, Pieces
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import PartitionByHash, Union
 from stagemesh.spec.pipeline import ExecutionType
 
+_AUTO: Final = -1
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Options:
     """Further keys of an `hsdp` entry."""
 
-    shard: int = -1
+    shard: int = _AUTO
     """Ranks that share one copy of the weights; `-1` is `size` over `replicate`."""
     replicate: int = 1
     """Copies of the weights."""
 
 
+def _settle(said: Said) -> Said | Finding:
+    options, size = cast("Options", said.options), said.size
+    shard, replicate = options.shard, options.replicate
+    if size is None and shard == _AUTO and said.ranks == 1:
+        return Finding(
+            code="AX040",
+            message=f"`hsdp` alone on `{said.stage}` needs a number of ranks",
+            help="write `hsdp_shard_size: 8` beside `use_hsdp`, or lay other axes over the stage",
+        )
+    if size is None:
+        size = said.ranks if shard == _AUTO else shard * replicate
+    if shard == _AUTO and replicate > 0:
+        options = replace(options, shard=size // replicate)
+    return replace(said, size=size, options=options)
+
+
 def _check(view: StackView) -> Iterator[Finding]:
     size, options = view.size("hsdp"), cast("Options", view.options)
     shard, replicate = options.shard, options.replicate
-    if shard == -1 and replicate > 0:
-        shard = size // replicate
     if min(shard, replicate) < 1 or shard * replicate != size:
         yield Finding(
             code="AX037",
             message=f"`hsdp` shard `{shard}` x replicate `{replicate}` does not make size `{size}`",
-            help="write two numbers from 1 whose product is the size, or leave both out",
+            help="give two numbers from 1 whose product is the size, or leave the shard out",
         )
-    if size != view.world:
+    elif size != view.world:
         yield Finding(
             code="AX038",
             message=f"`hsdp` size `{size}` is not the `{view.world}` ranks of `{view.stage}`",
-            help=f"write `size: {view.world}`; the other axes have already fixed the ranks",
+            help=f"make shard x replicate `{view.world}`; the other axes have already fixed the"
+            " ranks",
         )
+
+
+def _shard(size: int, options: object) -> int:
+    """Ranks that share one copy of the weights."""
+    given = cast("Options", options)
+    return given.shard if given.shard > 0 else max(size // max(given.replicate, 1), 1)
+
+
+def _cuts(size: int, options: object) -> Pieces:
+    return {Part.SHARDS: _shard(size, options)}
+
+
+def _cost(view: CostView) -> Cost | None:
+    """Gather the weights block by block: one is computed with while the next one arrives."""
+    layers, shard = view.facts.num_layers, _shard(view.size("hsdp"), view.options)
+    whole = view.forward.weight_bytes
+    if layers is None or whole is None:
+        return None
+    weights = -(-whole // view.cut(Part.WIDTH))
+    return Cost(
+        sent_bytes=-(-weights // shard) * (shard - 1),
+        collectives=layers + 1 if shard > 1 else 0,
+        memory_bytes=2 * -(-weights // layers) if shard > 1 else 0,
+        hidden=1.0,
+    )
 
 
 AXIS = Axis(
@@ -48,6 +105,11 @@ AXIS = Axis(
     routing=PartitionByHash(),
     aggregation=Union(),
     owner=Owner.ENGINE,
+    deploy_fields=(
+        DeployField(name="use_hsdp", member=ENABLED),
+        DeployField(name="hsdp_shard_size", member="shard"),
+        DeployField(name="hsdp_replicate_size", member="replicate"),
+    ),
     overlay=("dp", "cfg", "pp", "cp", "sp_ring", "sp_ulysses", "tp"),
     supplies_world=True,
     excludes={
@@ -57,5 +119,12 @@ AXIS = Axis(
         "dp": "ranks that gather one copy of the weights have to step together; use `replicate`",
     },
     options=Options,
+    settle=_settle,
+    needs=(
+        "its size is the number of ranks of the stage",
+        "`shard` x `replicate` is its size",
+    ),
     check=_check,
+    cuts=_cuts,
+    cost=_cost,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stagemesh.spec.axis import Axis, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
+from stagemesh.spec.cost import Cost, CostView, Part, cuts
 from stagemesh.spec.patterns import PipelineMicrobatch, StitchPipeline
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -23,6 +24,17 @@ def _check(view: StackView) -> Iterator[Finding]:
         )
 
 
+def _cost(view: CostView) -> Cost | None:
+    """Hand the hidden states of the rank's own tokens to the rank with the next layers."""
+    hidden = view.facts.hidden_size
+    if hidden is None:
+        return None
+    return Cost(
+        sent_bytes=(max(view.lengths) + view.whole_text) * hidden * view.forward.element_bytes,
+        collectives=1,
+    )
+
+
 AXIS = Axis(
     name="pp",
     summary="pipeline parallelism: consecutive layers on different ranks",
@@ -32,6 +44,9 @@ AXIS = Axis(
     aggregation=StitchPipeline(),
     owner=Owner.ENGINE,
     mesh_position=2,
-    deploy_field="pipeline_parallel_size",
+    deploy_fields=(DeployField(name="pipeline_parallel_size", pipeline_wide=True),),
+    needs=("at least as many layers as its size",),
     check=_check,
+    cuts=cuts(Part.LAYERS),
+    cost=_cost,
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from stagemesh.spec.axis import Axis, Owner, WorldRole
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import PipelineMicrobatch, StitchPipeline
 from stagemesh.spec.pipeline import ExecutionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """Further keys of a `stage_pp` entry."""
 

@@ -1,7 +1,8 @@
 """The command `stagemesh`: finds the commands, parses, runs one, and turns errors into screens.
 
 Exit codes: 0 well, 1 the input is wrong or something failed, 2 wrong usage, 130 interrupted, 141
-the reader of the output went away. Data goes to standard output, everything else to standard error.
+the reader of the output went away. A command whose 1 means something else sets `failure`. Data goes
+to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
+from stagemesh.cli._parser import Parser, UnknownFlagError
 from stagemesh.errors import StagemeshError
 from stagemesh.spec.command import Command
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import COMMANDS
 
+WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 _OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
 """What only a failing write gives: every other file is written where its own errors are told."""
@@ -55,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    namespace = argparse.Namespace(debug=False, json=False)
+    namespace = argparse.Namespace(debug=False, json=False, failure=1)
     try:
         parser = _parser(arguments)
         parser.parse_args(arguments, namespace)
@@ -63,11 +66,14 @@ def _run(arguments: list[str]) -> int:
             _show_log()
         run = cast("Callable[[argparse.Namespace], int]", resolve(namespace.run))
         return run(namespace)
+    except UnknownFlagError as error:
+        _show(error, as_json="--json" in arguments)
+        return WRONG_USAGE
     except StagemeshError as error:
         if namespace.debug:
             traceback.print_exc()
         _show(error, as_json=namespace.json)
-        return 1
+        return int(namespace.failure)
 
 
 def _show(error: StagemeshError, *, as_json: bool) -> None:
@@ -77,30 +83,34 @@ def _show(error: StagemeshError, *, as_json: bool) -> None:
 
 
 def _show_log() -> None:
-    """Show what stagemesh logs, which includes every line that a stage writes."""
-    import logging  # noqa: PLC0415  only when needed
+    from stagemesh.cli._log import show_log  # noqa: PLC0415  only when needed
 
-    shown = logging.StreamHandler()
-    shown.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    log = logging.getLogger("stagemesh")
-    log.addHandler(shown)
-    log.setLevel(logging.DEBUG)
+    show_log()
 
 
-def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+def whole_parser() -> argparse.ArgumentParser:
+    """Declare every command with its arguments, for documents and completion."""
+    return _declared(COMMANDS.declarations(), with_arguments=True)
+
+
+def _parser(arguments: list[str]) -> Parser:
     """Declare the command that was typed, or all of them where none was."""
-    parser = argparse.ArgumentParser(
+    typed = next((word for word in arguments if not word.startswith("-")), "")
+    found = _typed(typed)
+    return _declared(found or COMMANDS.declarations(), with_arguments=bool(found))
+
+
+def _declared(commands: Sequence[Command], *, with_arguments: bool) -> Parser:
+    parser = Parser(
         prog="stagemesh",
         description="Plan and run multi-stage generative models under one small strategy file.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
     parser.add_argument("--debug", action="store_true", help=_DEBUG)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    typed = next((word for word in arguments if not word.startswith("-")), "")
-    found = _typed(typed)
-    for command in found or COMMANDS.declarations():
-        _add(commands, command, is_typed=bool(found))
+    parsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands:
+        _add(parsers, command, with_arguments=with_arguments)
     return parser
 
 
@@ -112,19 +122,19 @@ def _typed(word: str) -> tuple[Command, ...]:
 
 
 def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    parsers: argparse._SubParsersAction[Parser],
     command: Command,
     *,
-    is_typed: bool,
+    with_arguments: bool,
 ) -> None:
-    parser = commands.add_parser(
+    parser = parsers.add_parser(
         command.name,
         help=command.summary,
         description=f"{command.summary[:1].upper()}{command.summary[1:]}.",
         allow_abbrev=False,
     )
     parser.set_defaults(run=command.run)
-    if is_typed:
+    if with_arguments:
         command.configure(parser)
         parser.add_argument(
             "--debug",

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
+from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.outputs import OmniResult, StageProgress, StageReport, StageState
 
@@ -46,7 +47,7 @@ class Progress:
             refresh_per_second=_REDRAWS_PER_S,
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=False,
+            redirect_stderr=True,  # what is logged meanwhile stands above, whole
         )
 
     def __enter__(self) -> Self:
@@ -80,7 +81,7 @@ class Progress:
             self._write(f"{news.stage}: {news.state.value} {units_text(news.units)}".rstrip())
 
     def _table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
+        grid = Table.grid(padding=(0, 2))
         with self._lock:
             for name in self._stages:
                 news = self._news.get(name)
@@ -88,8 +89,8 @@ class Progress:
                 word = state.value if self._ready else "starting"
                 busy = state is StageState.RUNNING or not self._ready
                 mark = self._spinner if busy else _MARKS[state]
-                table.add_row(mark, name, word, units_text({} if news is None else news.units))
-        return table
+                grid.add_row(mark, name, word, units_text({} if news is None else news.units))
+        return grid
 
     def _write(self, line: str) -> None:
         sys.stderr.write(f"{line}\n")
@@ -105,16 +106,12 @@ def units_text(units: Mapping[str, float]) -> str:
     return ", ".join(said)
 
 
-def report_text(result: OmniResult) -> str:
+def report_text(result: OmniResult, width: int | None = None) -> str:
     """The final table: per stage requests, time, first output, work and real-time factor."""
     head = ("stage", "requests", "time", "first output", "work", "real-time factor")
     rows = [head, *(_row(stage) for stage in result.report)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n" + "\n".join([*lines, _total(result)]) + "\n"
+    lines = [*table(rows, width, headed=True), *wrapped(_total(result), width)]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def _row(report: StageReport) -> tuple[str, ...]:

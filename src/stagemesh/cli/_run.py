@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 
-from stagemesh.cli._arguments import inputs_from
+from stagemesh.cli._making import made_from
 from stagemesh.cli._progress import Progress, report_text
-from stagemesh.cli._screen import check_writable, show_diagnostics
-from stagemesh.config.host import read_host
+from stagemesh.cli._screen import (
+    check_writable,
+    columns,
+    show_diagnostics,
+    show_json,
+    show_text,
+)
 from stagemesh.errors import DiagnosticError
-from stagemesh.plan.make import Made, make
 from stagemesh.plan.render import plan_summary
-from stagemesh.plan.saved import open_saved
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.omni import Omni
@@ -25,13 +26,9 @@ from stagemesh.spec.origin import Layer, Origin
 _AUDIO = "audio"
 
 
-_LAYOUT = ("async_chunk", "deploy_config", "devices", "stage_overrides", "strategy_config")
-"""Arguments that make a plan, and so cannot be given beside a saved one."""
-
-
 def run(namespace: argparse.Namespace) -> int:
     """Ask one question; print the answer on standard output and all else on standard error."""
-    made = _made(namespace)
+    made = made_from(namespace)
     show_diagnostics(made.diagnostics, made.documents, as_json=namespace.json and made.plan is None)
     if made.plan is None:
         return 1
@@ -41,27 +38,6 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.output is not None:
         _write_audio(result, namespace.output)
     return 0
-
-
-def _made(namespace: argparse.Namespace) -> Made:
-    """Make the plan, or read it when MODEL is a file."""
-    file = Path(namespace.model)
-    if not file.is_file():
-        return make(inputs_from(namespace), read_host())
-    given = vars(namespace)
-    flags = [f"--{name.replace('_', '-')}" for name in _LAYOUT if name in given]
-    if flags:
-        raise DiagnosticError(
-            [
-                Diagnostic(
-                    code="CL002",
-                    message=f"`{flag}` cannot change the saved plan `{file}`",
-                    help="name the model instead of the plan, or plan again with this flag",
-                )
-                for flag in flags
-            ]
-        )
-    return open_saved(file, read_host())
 
 
 def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
@@ -83,7 +59,7 @@ def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
 
 
 def _ask(namespace: argparse.Namespace, plan: Plan) -> OmniResult:
-    sys.stderr.write(f"{plan_summary(plan)}\n")
+    sys.stderr.write(f"{plan_summary(plan, columns(sys.stderr))}\n")
     with Progress(plan) as progress, Omni(plan) as omni:
         progress.started()
         [result] = omni.generate(
@@ -113,12 +89,14 @@ def _write_audio(result: OmniResult, path: str) -> None:
 
 def _print(namespace: argparse.Namespace, result: OmniResult) -> None:
     if namespace.json:
-        sys.stdout.write(json.dumps(_as_json(namespace, result), indent=2) + "\n")
+        show_json(_as_json(namespace, result))
         return
     if result.text is not None:
-        sys.stdout.write(f"{result.text.strip()}\n")
+        # a screen breaks lines anywhere; what goes elsewhere stays as it is
+        show = show_text if sys.stdout.isatty() else sys.stdout.write
+        show(f"{result.text.strip()}\n")
     sys.stdout.flush()
-    sys.stderr.write(report_text(result))
+    sys.stderr.write(report_text(result, columns(sys.stderr)))
 
 
 def _as_json(namespace: argparse.Namespace, result: OmniResult) -> dict[str, object]:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from stagemesh.config.document import Document
 from stagemesh.errors import DiagnosticError, StagemeshError
-from stagemesh.plan.diagnostics import diagnostics_json, diagnostics_text
+from stagemesh.plan.table import wrapped
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.origin import Layer, Origin
+
+
+def columns(stream: TextIO) -> int | None:
+    """Return how wide the screen behind a stream is: `COLUMNS`, else its terminal, else unknown."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):  # no terminal, or not even a file
+        return None
 
 
 def show_diagnostics(
@@ -21,10 +34,29 @@ def show_diagnostics(
     as_json: bool = False,
 ) -> None:
     """Show diagnostics on standard error, or as data on standard output."""
+    if not diagnostics and not as_json:
+        return
+    from stagemesh.plan.diagnostics import (  # noqa: PLC0415  most commands find nothing
+        diagnostics_json,
+        diagnostics_text,
+    )
+
     if as_json:
         sys.stdout.write(diagnostics_json(diagnostics))
     else:
-        sys.stderr.write(diagnostics_text(diagnostics, documents))
+        sys.stderr.write(diagnostics_text(diagnostics, documents, columns(sys.stderr)))
+
+
+def show_text(text: str) -> None:
+    """Write sentences to standard output, broken between words."""
+    width = columns(sys.stdout)
+    lines = (line for whole in text.splitlines() for line in wrapped(whole, width))
+    sys.stdout.write("\n".join([*lines, ""]))
+
+
+def show_json(value: object) -> None:
+    """Write data to standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def diagnostics_of(error: StagemeshError) -> Sequence[Diagnostic]:

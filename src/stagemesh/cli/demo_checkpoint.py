@@ -10,6 +10,7 @@ from stagemesh.spec.command import Command
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
+        metavar="RECIPE",
         nargs="?",
         help="pipeline whose checkpoint to assemble (default: every one that has a recipe)",
     )

@@ -10,6 +10,7 @@ from stagemesh.spec.command import Command
 def _configure(parser: argparse.ArgumentParser) -> None:
     from stagemesh.cli._arguments import add_plan_arguments  # noqa: PLC0415  only when typed
 
+    parser.usage = "%(prog)s MODEL QUESTION [options]"
     add_plan_arguments(parser)
     parser.add_argument("question", metavar="QUESTION", help="what to ask the model")
     parser.add_argument("--output", metavar="FILE", help="write the spoken answer as a WAV file")

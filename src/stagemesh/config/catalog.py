@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.connector import ConnectorSpec
 from stagemesh.spec.engine import EngineSpec
-from stagemesh.spec.pipeline import PipelineConfig
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 from stagemesh.spec.registry import AXES, CONNECTORS, ENGINES, MODELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Model:
     """A pipeline and the package that ships it."""
 
@@ -22,7 +23,7 @@ class Model:
     """Package that holds the model's `deploy/` folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Catalog:
     """Every declaration that can be named in a file."""
 
@@ -52,3 +53,9 @@ class Catalog:
                 for pipeline in MODELS.load(name)
             ),
         )
+
+
+def default_engine(kind: ExecutionType, engines: Iterable[EngineSpec]) -> EngineSpec | None:
+    """Return the engine that `auto` means for a kind of stage, whatever is installed besides."""
+    fitting = (spec for spec in engines if kind in spec.default_for)
+    return min(fitting, key=lambda spec: spec.name, default=None)

@@ -17,7 +17,6 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, cast
 
@@ -26,12 +25,13 @@ from stagemesh.config.plain import plain
 from stagemesh.config.tree import quoted
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET, Unset
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pattern:
     """A text that a regular expression matches as a whole; goes into `Annotated`."""
 
@@ -43,7 +43,7 @@ class Pattern:
     """Gives the right spelling of a value of another type, when it can be told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forbidden:
     """Texts that nobody may give, in capitals or not; goes into `Annotated`."""
 
@@ -59,7 +59,7 @@ class Forbidden:
         return re.fullmatch(self.regex, text.upper(), re.DOTALL) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checked(Generic[Value]):
     """A typed value, or everything that is wrong with it."""
 

@@ -1,58 +1,127 @@
-"""Finds a checkpoint and tells its model from its own configuration, by exact keys only."""
+"""Finds a checkpoint and reads what it says about itself, by exact keys only."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import field
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from stagemesh.config.check import check
 from stagemesh.config.environment import cache_folder
+from stagemesh.config.json_file import JsonFile, read_json_file
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.tree import quoted
+from stagemesh.config.weights import has_other_weights, weights_in
 from stagemesh.errors import DiagnosticError
-from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.facts import StageFacts, WeightFiles
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
-from stagemesh.spec.pipeline import JsonObject, PipelineConfig
+from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
+    JsonObject,
+    PipelineConfig,
+    StagePipelineConfig,
+)
 
 CONFIG_FILE: Final = "config.json"
-_DIFFUSERS_FILE: Final = "model_index.json"
-_WEIGHTS: Final = "*.safetensors"
+INDEX_FILE: Final = "model_index.json"
+"""What a checkpoint of several components has instead: it names each of them and its class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checkpoint:
     """A checkpoint folder that was understood."""
 
     path: Path
     """The folder, absolute."""
     config: JsonObject
-    """Its `config.json`."""
+    """The file that describes it: its `config.json` or its `model_index.json`."""
     config_hash: str
-    """SHA-256 of that file, as hexadecimal text."""
+    """SHA-256 of that file, or of all configuration files that were read, as hexadecimal text."""
     facts: Mapping[str, StageFacts]
     """What it says about each stage, by stage name; every stage of the pipeline has an entry."""
+    skipped: tuple[str, ...] = ()
+    """What could not be found out, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConfigFile:
-    """A checkpoint's configuration file as it was read."""
+    """What describes a checkpoint at its root: `config.json`, `model_index.json`, or both."""
 
     folder: Path
     """The checkpoint's folder, absolute."""
     config: JsonObject
-    """The content."""
+    """The content of the first; empty where there is none."""
     digest: str
-    """SHA-256 of the file."""
+    """SHA-256 of the file, or of the digests of both."""
+    index: JsonObject = field(default_factory=dict)
+    """The content of the second; empty where there is none."""
+
+    def name_for(self, pipeline: PipelineConfig | None = None) -> str:
+        """Name of the file that a pipeline reads; without one, of the first that says something."""
+        takes_index = pipeline is not None and pipeline.diffusers_class_names
+        return INDEX_FILE if self.index and (takes_index or not self.config) else CONFIG_FILE
+
+    def root_of(self, pipeline: PipelineConfig) -> JsonObject:
+        """The content of the file that a pipeline reads."""
+        return self.index if self.name_for(pipeline) == INDEX_FILE else self.config
+
+    def origin_for(self, pipeline: PipelineConfig) -> Origin:
+        """The file that a pipeline reads, as a place."""
+        return Origin(layer=Layer.PIPELINE, source=str(self.folder / self.name_for(pipeline)))
 
     @property
     def origin(self) -> Origin:
-        """The file as a place."""
-        return Origin(layer=Layer.PIPELINE, source=str(self.folder / CONFIG_FILE))
+        """The first file that says something, as a place."""
+        return Origin(layer=Layer.PIPELINE, source=str(self.folder / self.name_for()))
+
+
+class _Files(CheckpointConfigs):
+    """The files of a checkpoint as a pipeline reads them, and what it read of them."""
+
+    def __init__(self, file: ConfigFile, pipeline: PipelineConfig, run: Run) -> None:
+        self._file = file
+        self._root = file.root_of(pipeline)
+        self._run = run
+        self._digests: dict[str, str] = {}
+        self.skipped: dict[str, None] = {}
+
+    @property
+    def root(self) -> JsonObject:
+        """The file that describes the checkpoint."""
+        return self._root
+
+    def component(self, folder: str) -> JsonObject:
+        """The content of the file in a folder of the checkpoint."""
+        name = str(PurePosixPath(folder, CONFIG_FILE))
+        found = read_json_file(self._file.folder / name, name)
+        self._digests[name] = "absent" if found is None else found.digest
+        return {} if found is None else found.content
+
+    def weights(self, folder: str) -> WeightFiles | None:
+        """What the weight files in a folder amount to."""
+        found = weights_in(self._file.folder, folder, self._run)
+        if found is None and has_other_weights(self._file.folder / folder):
+            self.skipped[f"weights in `{folder}`: they are no safetensors files"] = None
+        return found
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the root, or of the digests of all files that were read.
+
+        A component without a file counts as well: one that appears later is a change.
+        """
+        return _combined(self._file.digest, self._digests)
+
+
+def _combined(first: str, others: Mapping[str, str]) -> str:
+    if not others:
+        return first
+    lines = "".join(f"{name} {digest}\n" for name, digest in sorted(others.items()))
+    return hashlib.sha256(f"{first}\n{lines}".encode()).hexdigest()
 
 
 def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
@@ -99,92 +168,107 @@ def _assembled(cache: Path) -> list[str]:
 
 
 def read_config(folder: Path, run: Run) -> ConfigFile | None:
-    """Read the checkpoint's `config.json`; every way to fail has its own message."""
-    file = folder / CONFIG_FILE
-    origin = Origin(layer=Layer.PIPELINE, source=str(file))
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
+    """Read what describes the checkpoint; every way to fail has its own message."""
+    found: dict[str, JsonFile] = {}
+    is_sound = True
+    for name in (CONFIG_FILE, INDEX_FILE):
+        try:
+            read = read_json_file(folder / name, name)
+        except DiagnosticError as error:
+            run.findings.extend(error.diagnostics)
+            is_sound = False
+            continue
+        if read is not None:
+            found[name] = read
+    if not is_sound:
+        return None
+    if not found:
         _tell_no_config(folder, run)
         return None
-    except OSError as error:
-        run.tell("MD005", f"`{CONFIG_FILE}` cannot be read: {error.strerror}", origin)
-        return None
-    try:
-        parsed: object = json.loads(content)
-    except json.JSONDecodeError as error:
-        place = dataclasses.replace(origin, line=error.lineno, column=error.colno)
-        run.tell("MD006", f"`{CONFIG_FILE}` is not valid JSON: {error.msg.lower()}", place)
-        return None
-    except (ValueError, RecursionError):  # no UTF-8 text, or beyond what the parser takes
-        run.tell("MD006", f"`{CONFIG_FILE}` is not valid JSON", origin)
-        return None
-    if not isinstance(parsed, Mapping):
-        run.tell("MD006", f"`{CONFIG_FILE}` must hold an object", origin)
-        return None
-    digest = hashlib.sha256(content).hexdigest()
-    return ConfigFile(folder=folder, config=parsed, digest=digest)
+    first, *others = found
+    return ConfigFile(
+        folder=folder,
+        config=found[CONFIG_FILE].content if CONFIG_FILE in found else {},
+        index=found[INDEX_FILE].content if INDEX_FILE in found else {},
+        digest=_combined(found[first].digest, {name: found[name].digest for name in others}),
+    )
 
 
 def _tell_no_config(folder: Path, run: Run) -> None:
     origin = Origin(layer=Layer.PIPELINE, source=str(folder))
-    if (folder / _DIFFUSERS_FILE).exists():
-        message = f"checkpoints with `{_DIFFUSERS_FILE}` are not supported yet"
-        run.tell("MD007", message, origin, f"`{CONFIG_FILE}` was looked for")
-        return
     try:
         empty = not any(folder.iterdir())
     except OSError as error:
         run.tell("MD005", f"checkpoint folder cannot be read: {error.strerror}", origin)
         return
-    what = "is empty" if empty else f"holds no `{CONFIG_FILE}`"
+    what = "is empty" if empty else f"holds no `{CONFIG_FILE}` and no `{INDEX_FILE}`"
     code = "MD003" if empty else "MD004"
-    help_text = f"a checkpoint folder has a `{CONFIG_FILE}` that names its model"
+    help_text = (
+        f"a checkpoint folder has a `{CONFIG_FILE}`, or a `{INDEX_FILE}`, that names its model"
+    )
     run.tell(code, f"checkpoint folder {what}", origin, help_text)
 
 
 def read_checkpoint(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> Checkpoint:
     """Add what the pipeline reads out of the configuration, and the sizes of the weight files."""
-    facts = _facts(file, pipeline, run)
-    shared = [stage.model_subdir for stage in pipeline.stages]
+    files = _Files(file, pipeline, run)
+    facts = _facts(files, file.origin_for(pipeline), pipeline, run)
+    shared = [stage.model_subdir for stage in pipeline.stages if not stage.weight_folders]
     for stage in pipeline.stages:
         known = facts.get(stage.model_stage, StageFacts())
-        if known.weight_bytes is None and shared.count(stage.model_subdir) == 1:
-            size = _weight_bytes(file.folder / stage.model_subdir, run)
-            known = dataclasses.replace(known, weight_bytes=size)
+        is_told = known.weight_bytes is not None or known.component_bytes
+        if not is_told and (stage.weight_folders or shared.count(stage.model_subdir) == 1):
+            known = _weighed(files, stage, known)
         facts[stage.model_stage] = known
-    return Checkpoint(path=file.folder, config=file.config, config_hash=file.digest, facts=facts)
+    return Checkpoint(
+        path=file.folder,
+        config=files.root,
+        config_hash=files.digest,
+        facts=facts,
+        skipped=tuple(files.skipped),
+    )
 
 
-def _facts(file: ConfigFile, pipeline: PipelineConfig, run: Run) -> dict[str, StageFacts]:
+def _weighed(files: _Files, stage: StagePipelineConfig, known: StageFacts) -> StageFacts:
+    """Add what the weight files of a stage amount to; what is not there has no size."""
+    folders = stage.weight_folders or (stage.model_subdir,)
+    read = {folder: files.weights(folder) for folder in folders}
+    found = {folder: each for folder, each in read.items() if each is not None}
+    present = [each.num_bytes for each in found.values() if each.is_present]
+    sizes = {folder: each.num_bytes for folder, each in found.items()}
+    return dataclasses.replace(
+        known,
+        component_bytes=sizes if stage.weight_folders else {},
+        weight_bytes=sum(present) if present else None,
+        weight_dtype=known.weight_dtype or next((each.dtype for each in found.values()), None),
+    )
+
+
+def _facts(
+    files: _Files, origin: Origin, pipeline: PipelineConfig, run: Run
+) -> dict[str, StageFacts]:
     if pipeline.facts is None:
         return {}
     try:
-        read = dict(pipeline.facts(file.config))
+        read = dict(pipeline.facts(files))
+    except DiagnosticError as error:
+        run.findings.extend(
+            found if found.origin is not None else dataclasses.replace(found, origin=origin)
+            for found in error.diagnostics
+        )
+        return {}
     except Exception as error:  # noqa: BLE001  a model is a plug-in: what it trips over is the file's
-        message = f"`{CONFIG_FILE}` has a value that `{pipeline.model_type}` cannot use"
+        name = PurePosixPath(origin.source).name
+        message = f"`{name}` has a value that `{pipeline.model_type}` cannot use"
         reason = f"reading it failed with `{type(error).__name__}: {error}`"
-        run.tell("MD010", message, file.origin, reason)
+        run.tell("MD010", message, origin, reason)
         return {}
     for name, facts in read.items():
-        place = Place(located=Nowhere(source=file.origin.source), label=name)
+        place = Place(located=Nowhere(source=origin.source), label=name)
         checked = check(StageFacts, dataclasses.asdict(facts), place)
         run.findings.extend(
-            dataclasses.replace(found, code="MD010", origin=file.origin)
-            for found in checked.diagnostics
+            dataclasses.replace(found, code="MD010", origin=origin) for found in checked.diagnostics
         )
         if checked.diagnostics:
             read[name] = StageFacts()
     return read
-
-
-def _weight_bytes(folder: Path, run: Run) -> int | None:
-    """Add up the weight files below `folder`; `None` when there are none."""
-    sizes: list[int] = []
-    for file in folder.rglob(_WEIGHTS):
-        try:
-            sizes.append(file.stat().st_size)
-        except OSError as error:
-            origin = Origin(layer=Layer.PIPELINE, source=str(file))
-            run.tell("MD011", f"weight file cannot be read: {error.strerror}", origin)
-    return sum(sizes) if sizes else None

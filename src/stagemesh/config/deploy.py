@@ -1,117 +1,184 @@
-"""Reads a deploy file: how the stages of a pipeline run."""
+"""Reads deploy files: how the stages of a pipeline run.
+
+A file may lie on others (`base_config`), so a list of documents is read, the lowest first. All
+sections for platforms are checked; the one of the platform that is planned for is taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from stagemesh.config.check import checker, hints, unknown_key, wrong_type
 from stagemesh.config.document import Document
-from stagemesh.config.entries import read_stage
+from stagemesh.config.edges import read_edges
+from stagemesh.config.entries import read_stages
 from stagemesh.config.fields import StageField
 from stagemesh.config.patch import Patch, patches_of
 from stagemesh.config.place import Place, Run
-from stagemesh.config.schema import STAGE_KEY, ConnectorEntry, DeployFile
+from stagemesh.config.refusals import flat_field, tell_refused
+from stagemesh.config.schema import PLATFORMS, ConnectorEntry, DeployFile, PlatformSection
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.config.wide import spread
+from stagemesh.spec.diagnostic import did_you_mean
+from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
 
-_OLD_STAGES = "stage_args"
+BASE: Final = "base_config"
+"""The key that names the file below; whoever opens the files follows it."""
+
+_OLD_STAGES: Final = "stage_args"
 
 
 def read_deploy(
-    document: Document, stages: Stages, fields: Mapping[str, StageField], run: Run
-) -> list[Patch]:
-    """Read a deploy file into patches; what is wrong goes to `run`."""
-    root = Place(located=document)
-    patches: list[Patch] = []
-    for key, value in document.value.items():
-        here = root.child(key)
-        if key == "stages":
-            patches += _read_stages(value, here, stages, fields, run)
-        elif key == "connectors":
-            patches += _read_connectors(value, here, run)
+    documents: Iterable[Document], stages: Stages, fields: Mapping[str, StageField], run: Run
+) -> DeployPatches:
+    """Read a deploy file and those it lies on; what is wrong goes to `run`."""
+    read = DeployPatches(stages, fields, run)
+    for document in documents:
+        read.read(document)
+    return read
+
+
+class DeployPatches:
+    """Patches of all files together, apart where `null` in a file clears a part of lower ones."""
+
+    def __init__(self, stages: Stages, fields: Mapping[str, StageField], run: Run) -> None:
+        """Start with nothing read."""
+        self._stages = stages
+        self._fields = fields
+        self._run = run
+        self._common: list[Patch] = []
+        self._entries: list[Patch] = []
+        self._sections: dict[str, list[Patch]] = {}
+        self._section_entries: dict[str, list[Patch]] = {}
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Platforms that have a section."""
+        return tuple(dict.fromkeys([*self._sections, *self._section_entries]))
+
+    def on(self, platform: str | None) -> list[Patch]:
+        """Return what holds on a platform; `None` has no section."""
+        section = self._sections.get(platform or "", [])
+        entries = self._section_entries.get(platform or "", [])
+        return [*self._common, *self._entries, *section, *entries]
+
+    def read(self, document: Document) -> None:
+        """Add one file on top of those before."""
+        root = Place(located=document)
+        parts: Mapping[str | int, Callable[[object, Place], None]] = {
+            "stages": self._read_stages,
+            "platforms": self._read_platforms,
+            "connectors": self._read_connectors,
+            "edges": self._read_edges,
+            BASE: lambda _value, _place: None,
+        }
+        for key, value in document.value.items():
+            here = root.child(key)
+            if key in parts:
+                parts[key](value, here)
+            elif key in hints(DeployFile):
+                self._common += self._value(str(key), value, here)
+            else:
+                self._read_other(key, value, root)
+
+    def _value(self, key: str, value: object, place: Place) -> Iterator[Patch]:
+        """Patches of a field of the whole pipeline."""
+        annotation = hints(DeployFile)[key]
+        refused = value is not None and checker(annotation)(value, place, self._run) is UNSET
+        return patches_of(None, (key,), UNSET if refused else value, place, annotation)
+
+    def _read_other(self, key: str | int, value: object, root: Place) -> None:
+        """Take a field of every stage, or say why the key is no such field."""
+        here, field = root.child(key), self._fields.get(str(key))
+        if field is not None and field.pipeline_wide:
+            self._common += self._for_every_stage(field, value, here)
+        elif field is not None:
+            message = f"{quoted(key)} is a field of a stage"
+            shown = flat_field(key, value).strip("`")
+            help_text = f"write it in the entry of a stage: `stages: [{{stage_id: 0, {shown}}}]`"
+            self._run.tell("CF024", message, here.key_origin, help_text)
         elif key == _OLD_STAGES:
             help_text = (
                 "the pipeline itself holds the topology; write `stages:` with a list of"
                 ' `{stage_id: 0, devices: "0", ...}`'
             )
-            run.tell("CF023", f"`{_OLD_STAGES}` is not read", here.key_origin, help_text)
-        elif key not in hints(DeployFile):
-            unknown_key(key, root, run, hints(DeployFile))
+            self._run.tell("CF023", f"`{_OLD_STAGES}` is not read", here.key_origin, help_text)
+        elif not tell_refused(str(key), value, here, self._run):
+            everywhere = [name for name, each in self._fields.items() if each.pipeline_wide]
+            unknown_key(key, root, self._run, [*hints(DeployFile), *everywhere])
+
+    def _for_every_stage(self, field: StageField, value: object, place: Place) -> Iterator[Patch]:
+        return spread(field, value, place.layered(Layer.PIPELINE_WIDE), self._stages, self._run)
+
+    def _read_stages(self, value: object, place: Place) -> None:
+        if value is None:
+            self._entries.clear()
         else:
-            annotation = hints(DeployFile)[str(key)]
-            refused = value is not None and checker(annotation)(value, here, run) is UNSET
-            given = UNSET if refused else value
-            patches += patches_of(None, (str(key),), given, here)
-    return patches
+            self._entries += read_stages(value, place, self._stages, self._fields, self._run)
 
+    def _read_edges(self, value: object, place: Place) -> None:
+        self._common += read_edges(value, place, self._stages, self._run)
 
-def _read_connectors(given: object, place: Place, run: Run) -> Iterator[Patch]:
-    if given is None:
-        yield Patch(stage_id=None, path=("connectors",), value=None, origin=place.origin)
-        return
-    if not isinstance(given, Mapping):
-        wrong_type(given, place, run, "a mapping from names to connectors")
-        return
-    for name, entry in given.items():
-        here = place.child(name)
-        refused = entry is not None and checker(ConnectorEntry)(entry, here, run) is UNSET
-        yield from patches_of(None, ("connectors", name), UNSET if refused else entry, here)
+    def _read_connectors(self, given: object, place: Place) -> None:
+        if given is None:
+            self._common.append(
+                Patch(stage_id=None, path=("connectors",), value=None, origin=place.origin)
+            )
+        elif not isinstance(given, Mapping):
+            wrong_type(given, place, self._run, "a mapping from names to connectors")
+        else:
+            for name, entry in given.items():
+                here = place.child(name)
+                refused = (
+                    entry is not None and checker(ConnectorEntry)(entry, here, self._run) is UNSET
+                )
+                self._common += patches_of(
+                    None, ("connectors", name), UNSET if refused else entry, here
+                )
 
+    # --- sections -------------------------------------------------------------------------------
 
-def _read_stages(
-    given: object, place: Place, stages: Stages, fields: Mapping[str, StageField], run: Run
-) -> Iterator[Patch]:
-    if given is None:
-        return
-    if not isinstance(given, tuple):
-        wrong_type(given, place, run, "a list of stages")
-        return
-    seen: dict[int, Place] = {}
-    for index, entry in enumerate(given):
-        here = place.child(index)
-        if not isinstance(entry, Mapping):
-            wrong_type(entry, here, run, f"a mapping with `{STAGE_KEY}`")
-            continue
-        stage_id = _stage_id(entry, here, stages, run)
-        label = here.label
-        if stage_id is not None:
-            if stage_id in seen:
-                _tell_twice(stage_id, here, seen[stage_id], run)
-            else:
-                seen[stage_id] = here
-            known = stages.numbered(stage_id)
-            label = known.model_stage if known is not None and stages.pipeline else label
-        settings = {key: value for key, value in entry.items() if key != STAGE_KEY}
-        named = Place(located=here.located, path=here.path, label=label)
-        yield from read_stage(settings, named, -1 if stage_id is None else stage_id, fields, run)
+    def _read_platforms(self, given: object, place: Place) -> None:
+        if given is None:
+            self._sections.clear()
+            self._section_entries.clear()
+        elif not isinstance(given, Mapping):
+            wrong_type(given, place, self._run, "a mapping from platforms to sections")
+        else:
+            for name, section in given.items():
+                self._read_section(name, section, place.child(name).layered(Layer.PLATFORM))
 
+    def _read_section(self, name: str | int, given: object, place: Place) -> None:
+        if name not in PLATFORMS:
+            help_text = did_you_mean(str(name), PLATFORMS)
+            self._run.tell("CF030", f"unknown platform {quoted(name)}", place.key_origin, help_text)
+            return
+        platform = str(name)
+        if given is None:
+            self._sections.pop(platform, None)
+            self._section_entries.pop(platform, None)
+        elif not isinstance(given, Mapping):
+            allowed = ", ".join(f"`{key}`" for key in hints(PlatformSection))
+            wrong_type(given, place, self._run, f"a mapping with any of {allowed}")
+        else:
+            for key, value in given.items():
+                self._read_member(platform, key, value, place)
 
-def _stage_id(
-    entry: Mapping[str | int, object], place: Place, stages: Stages, run: Run
-) -> int | None:
-    if STAGE_KEY not in entry:
-        run.tell("CF011", f"{place.child(STAGE_KEY).name} is missing", place.origin, stages.listed)
-        return None
-    here = place.child(STAGE_KEY)
-    stage_id = checker(int)(entry[STAGE_KEY], here, run)
-    if not isinstance(stage_id, int):
-        return None
-    if stages.numbered(stage_id) is None:
-        message = f"no stage {quoted(stage_id)} in this pipeline"
-        run.tell("CF020", message, here.origin, stages.listed)
-        return None
-    return stage_id
-
-
-def _tell_twice(stage_id: int, place: Place, first: Place, run: Run) -> None:
-    run.findings.append(
-        Diagnostic(
-            code="CF021",
-            message=f"stage `{stage_id}` is given twice",
-            origin=place.child(STAGE_KEY).origin,
-            notes=(Note(message="first given here", origin=first.child(STAGE_KEY).origin),),
-            help="put the fields of one stage into one entry",
-        )
-    )
+    def _read_member(self, platform: str, key: str | int, value: object, section: Place) -> None:
+        here = section.child(key)
+        patches = self._sections.setdefault(platform, [])
+        if key not in hints(PlatformSection):
+            unknown_key(key, section, self._run, hints(PlatformSection))
+        elif key in self._fields:
+            patches += self._for_every_stage(self._fields[str(key)], value, here)
+        elif key in hints(DeployFile) and key != "stages":
+            patches += self._value(str(key), value, here)
+        elif value is None:
+            self._section_entries.pop(platform, None)
+        else:
+            self._section_entries.setdefault(platform, []).extend(
+                read_stages(value, here, self._stages, self._fields, self._run)
+            )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import textwrap
 from collections.abc import Mapping
 
 
+@functools.cache
 def field_docs(kind: type) -> Mapping[str, str]:
     """Return the docstring line of each field; a field without one is missing here."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Final, TypeAlias
 
 import yaml
 
 from stagemesh.config.tree import (
+    MAX_VALUES,
     Pairs,
     Path,
     Position,
@@ -24,15 +25,24 @@ from stagemesh.config.tree import (
     tree_from_yaml,
 )
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
 Findings: TypeAlias = list[Diagnostic]
 """Where readers put what they find, in the order of the source."""
 
+MAX_BYTES: Final = 2**20
+"""Size of a file or text of the user; one that is larger is refused before it is parsed."""
+
+_SHORT: Final = 10_000
+"""Characters of a text that cannot hold too many values."""
+_MAX_EVENTS: Final = 3 * MAX_VALUES + 8
+"""Steps of the parser above which there are too many values: a value has a key, a start, an end."""
+
 _Loader: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """One source that was read; its root is a mapping."""
 
@@ -42,6 +52,8 @@ class Document:
     """File name as the user gave it, or the flag or argument."""
     layer: Layer
     """The layer that its values belong to."""
+    shipped: bool = False
+    """Whether it ships with the model."""
     text: str | None = None
     """The text, for showing lines at fault; `None` for Python values."""
     positions: Mapping[Path, Position] = field(default_factory=dict)
@@ -66,10 +78,11 @@ class Document:
             line=line,
             column=column,
             path=path_text(path),
+            shipped=self.shipped,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """What is read and how it is called in messages."""
 
@@ -79,6 +92,8 @@ class Source:
     """The layer that its values belong to."""
     expected: str = "a mapping"
     """What it should hold, for a source that holds something else."""
+    shipped: bool = False
+    """Whether it ships with the model."""
 
 
 def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Document | None:
@@ -87,6 +102,9 @@ def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Docu
     if text is None:
         return None
     try:
+        if len(text) > _SHORT and _holds_too_much(text):
+            _tell(findings, source, "CF005", f"holds more than `{MAX_VALUES}` values")
+            return None
         tree = tree_from_yaml(yaml.compose(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -103,16 +121,27 @@ def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Docu
     return _document(tree, text, source, findings)
 
 
-def read_json(text: str, source: Source, findings: Findings) -> Document | None:
+def _holds_too_much(text: str) -> bool:
+    """Whether there are too many values, before a node is made of any."""
+    steps = enumerate(yaml.parse(text, Loader=_Loader))
+    return any(number > _MAX_EVENTS for number, _ in steps)
+
+
+def read_json(
+    text: str, source: Source, findings: Findings, max_bytes: int | None = MAX_BYTES
+) -> Document | None:
     """Read JSON text; positions inside it are not known."""
+    if max_bytes is not None and len(text) > max_bytes:
+        _tell_large(findings, source)
+        return None
     try:
         parsed: object = json.loads(text, object_pairs_hook=Pairs)
     except json.JSONDecodeError as error:
         message = f"not valid JSON: {_lower(error.msg)}"
         _tell(findings, source, "CF002", message, error.lineno, error.colno)
         return None
-    except ValueError as error:  # a number of more digits than Python converts
-        _tell(findings, source, "CF002", f"not valid JSON: {_lower(str(error))}")
+    except ValueError:  # a number of more digits than Python converts
+        _tell(findings, source, "CF002", "not valid JSON: a number has too many digits")
         return None
     except RecursionError:
         _tell(findings, source, "CF005", "nested too deeply")
@@ -126,15 +155,24 @@ def read_mapping(value: object, source: Source, findings: Findings) -> Document 
 
 
 def read_text(file: FilePath, source: Source, findings: Findings) -> str | None:
-    """Read a UTF-8 file, with or without a byte order mark."""
+    """Read a UTF-8 file, with or without a byte order mark; one without end is left in time."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            _tell_large(findings, source)
+            return None
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _tell(findings, source, "CF001", f"not UTF-8 text: byte `{error.start}` is no character")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _tell(findings, source, "CF001", f"cannot be read: {_lower(reason or str(error))}")
     return None
+
+
+def _tell_large(findings: Findings, source: Source) -> None:
+    _tell(findings, source, "CF038", f"is larger than `{MAX_BYTES}` bytes")
 
 
 def _document(tree: Tree, text: str | None, source: Source, findings: Findings) -> Document | None:
@@ -157,6 +195,7 @@ def _document(tree: Tree, text: str | None, source: Source, findings: Findings) 
             value=tree.value,
             source=source.name,
             layer=source.layer,
+            shipped=source.shipped,
             text=text,
             positions=tree.positions,
             key_positions=tree.key_positions,

@@ -1,18 +1,78 @@
-"""Reads the fields of one stage, which deploy files and overrides write alike, into patches."""
+"""Reads entries of stages, which deploy files and overrides write alike, into patches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stagemesh.config.check import unknown_key
+from stagemesh.config.axis_settings import FORMS
+from stagemesh.config.check import checker, wrong_type
+from stagemesh.config.extras import EXTRAS, read_extras
 from stagemesh.config.fields import StageField
 from stagemesh.config.patch import Patch, patches_of
 from stagemesh.config.place import Place, Run
+from stagemesh.config.refusals import tell_no_stage_field
+from stagemesh.config.schema import STAGE_KEY
+from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
+from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
+from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.unset import UNSET
 
-NESTED = ("engine_args", "runtime")
-"""Mappings of an older layout, whose members are stage fields now."""
+
+def read_stages(
+    given: object, place: Place, stages: Stages, fields: Mapping[str, StageField], run: Run
+) -> Iterator[Patch]:
+    """Read a list of entries, each of another stage."""
+    if not isinstance(given, tuple):
+        wrong_type(given, place, run, "a list of stages")
+        return
+    seen: dict[int, Place] = {}
+    for index, entry in enumerate(given):
+        here = place.child(index)
+        if not isinstance(entry, Mapping):
+            wrong_type(entry, here, run, f"a mapping with `{STAGE_KEY}`")
+            continue
+        stage_id = _stage_id(entry, here, stages, run)
+        label = here.label
+        if stage_id is not None:
+            if stage_id in seen:
+                _tell_twice(stage_id, here, seen[stage_id], run)
+            else:
+                seen[stage_id] = here
+            known = stages.numbered(stage_id)
+            label = known.model_stage if known is not None and stages.pipeline else label
+        settings = {key: value for key, value in entry.items() if key != STAGE_KEY}
+        named = Place(located=here.located, path=here.path, label=label)
+        yield from read_stage(settings, named, -1 if stage_id is None else stage_id, fields, run)
+
+
+def _stage_id(
+    entry: Mapping[str | int, object], place: Place, stages: Stages, run: Run
+) -> int | None:
+    if STAGE_KEY not in entry:
+        run.tell("CF011", f"{place.child(STAGE_KEY).name} is missing", place.origin, stages.listed)
+        return None
+    here = place.child(STAGE_KEY)
+    stage_id = checker(int)(entry[STAGE_KEY], here, run)
+    if not isinstance(stage_id, int):
+        return None
+    if stages.numbered(stage_id) is None:
+        message = f"no stage {quoted(stage_id)} in this pipeline"
+        run.tell("CF020", message, here.origin, stages.listed)
+        return None
+    return stage_id
+
+
+def _tell_twice(stage_id: int, place: Place, first: Place, run: Run) -> None:
+    run.findings.append(
+        Diagnostic(
+            code="CF021",
+            message=f"stage `{stage_id}` is given twice",
+            origin=place.child(STAGE_KEY).origin,
+            notes=(Note(message="first given here", origin=first.child(STAGE_KEY).origin),),
+            help="put the fields of one stage into one entry",
+        )
+    )
 
 
 def read_stage(
@@ -23,33 +83,58 @@ def read_stage(
     run: Run,
 ) -> Iterator[Patch]:
     """Read the fields of one stage; what is wrong goes to `run`."""
+    patches: list[Patch] = []
     for name, value in entry.items():
         here = place.child(name)
-        if name in NESTED:
-            _tell_nested(str(name), value, here, run)
-        elif name not in fields:
-            unknown_key(name, place, run, fields)
-        elif value is not UNSET:
-            yield from _field_patches(stage_id, fields[str(name)], value, here, run)
+        if value is UNSET and name in fields:
+            continue
+        if name == EXTRAS:
+            patches += read_extras(stage_id, value, here, fields, run)
+        elif name in fields:
+            patches += _checked(stage_id, fields[str(name)], value, here, run)
+        else:
+            tell_no_stage_field(name, value, place, run, fields)
+    # what is cleared goes first: a field beside it may set a part anew
+    yield from sorted(patches, key=lambda patch: patch.value is not None)
 
 
-def _field_patches(
+def _checked(
     stage_id: int, field: StageField, value: object, place: Place, run: Run
 ) -> Iterator[Patch]:
-    refused = value is not None and field.check(value, place, run) is UNSET
-    if refused:
+    if value is not None and field.check(value, place, run) is UNSET:
         yield Patch(stage_id=stage_id, path=(field.name,), value=UNSET, origin=place.origin)
-    elif field.axis is None:
-        yield from patches_of(stage_id, (field.name,), value, place)
-    elif value is None:
-        path = ("axes", field.axis.name)
-        yield Patch(stage_id=stage_id, path=path, value=None, origin=place.origin)
     else:
-        is_flag = field.axis.deploy_field_is_flag
-        size = {} if is_flag else {"size": value}
-        yield from axis_patches(
-            stage_id, field.axis.name, {"enabled": value if is_flag else True, **size}, place
-        )
+        yield from field_patches(stage_id, field, value, place)
+
+
+def field_patches(stage_id: int, field: StageField, value: object, place: Place) -> Iterator[Patch]:
+    """Patches of a field whose value was checked; `None` clears what lower layers say."""
+    if field.axis is None or field.sets is None:
+        yield from patches_of(stage_id, (field.name,), value, place)
+    else:
+        yield from _axis_field(stage_id, field.axis, field.sets, value, place)
+
+
+def _axis_field(
+    stage_id: int, axis: Axis, sets: DeployField, value: object, place: Place
+) -> Iterator[Patch]:
+    """Patches of a field that says something about an axis; `None` takes back what it says."""
+    member: tuple[str, ...] = (sets.member,)
+    if sets.member not in (ENABLED, SIZE):
+        member = ("options", sets.member)
+    elif sets.member == SIZE and sets.name != axis.field_for(SIZE):
+        member = (FORMS, sets.name)
+    if value is None:
+        whole = member[0] in (ENABLED, SIZE)
+        path = ("axes", axis.name, *(() if whole else member))
+        yield Patch(stage_id=stage_id, path=path, value=None, origin=place.origin)
+        return
+    is_option_of_switched = member[0] == "options" and axis.switch is not None
+    on = {} if is_option_of_switched or sets.member == ENABLED else {ENABLED: True}
+    yield from axis_patches(stage_id, axis.name, on, place)
+    yield Patch(
+        stage_id=stage_id, path=("axes", axis.name, *member), value=value, origin=place.origin
+    )
 
 
 def axis_patches(
@@ -60,16 +145,3 @@ def axis_patches(
     for member, value in members.items():
         path = ("axes", axis, member)
         yield Patch(stage_id=stage_id, path=path, value=value, origin=place.origin)
-
-
-def _tell_nested(name: str, value: object, place: Place, run: Run) -> None:
-    help_text = "write stage fields directly in the entry of the stage"
-    if isinstance(value, Mapping) and value:
-        help_text += ": " + ", ".join(flat_field(*item) for item in value.items())
-    run.tell("CF023", f"{quoted(name)} is not nested here", place.key_origin, help_text)
-
-
-def flat_field(name: object, value: object) -> str:
-    """Show a field as it would be written in an entry."""
-    shown = "..." if isinstance(value, Mapping | tuple) else quoted(value)[1:-1]
-    return f"`{name}: {shown}`"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
+from stagemesh.config.kind_fields import KIND_FIELDS, PIPELINE_WIDE
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import STAGE_KEY, Size, StageEntry
-from stagemesh.spec.axis import Axis
+from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.pipeline import ExecutionType, StagePipelineConfig
 from stagemesh.spec.registry import PluginError
 from stagemesh.spec.unset import UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageField:
     """One key that an entry of a stage may have."""
 
@@ -26,11 +28,29 @@ class StageField:
     """Types its value may have: more than one when engines disagree."""
     declared_by: type | Axis
     """The dataclass or the axis that declares it."""
+    sets: DeployField | None = None
+    """What it sets of the axis that declares it."""
+    kinds: frozenset[ExecutionType] = frozenset(ExecutionType)
+    """Kinds of stage that have it; those of an axis or an engine are checked when it is planned."""
+    pipeline_wide: bool = False
+    """Whether the root of a deploy file may give it for every stage that has it."""
 
     @property
     def axis(self) -> Axis | None:
-        """The axis whose size the field sets, if it does."""
+        """The axis that the field says something about, if it does."""
         return self.declared_by if isinstance(self.declared_by, Axis) else None
+
+    @property
+    def fits(self) -> frozenset[ExecutionType]:
+        """Kinds of stage that a value for every stage reaches."""
+        if self.sets is not None and self.sets.fits is not None:
+            return self.sets.fits
+        return self.kinds if self.axis is None else self.axis.fits
+
+    def reaches(self, stage: StagePipelineConfig) -> bool:
+        """Whether a value for every stage is one for this stage."""
+        is_excluded = self.axis is not None and self.axis.name in stage.excludes
+        return stage.execution_type in self.fits and not is_excluded
 
     def check(self, value: object, place: Place, run: Run) -> object:
         """Build the typed value; `UNSET` when no annotation takes it.
@@ -54,14 +74,17 @@ def stage_fields(catalog: Catalog) -> Mapping[str, StageField]:
         if name != STAGE_KEY
     }
     for axis in catalog.axes.values():
-        if axis.deploy_field is not None:
-            _claim(fields, axis.deploy_field, f"axis `{axis.name}`")
-            fields[axis.deploy_field] = StageField(
-                name=axis.deploy_field,
-                annotations=(bool if axis.deploy_field_is_flag else Size,),
+        for sets in axis.deploy_fields:
+            _claim(fields, sets.name, f"axis `{axis.name}`")
+            fields[sets.name] = StageField(
+                name=sets.name,
+                annotations=(_annotation(axis, sets.member),),
                 declared_by=axis,
+                sets=sets,
+                pipeline_wide=sets.pipeline_wide,
             )
     taken = {*fields, STAGE_KEY}
+    fields |= _kind_fields()
     for engine in catalog.engines.values():
         for option in dataclasses.fields(engine.options):
             if option.name in taken:
@@ -75,6 +98,25 @@ def stage_fields(catalog: Catalog) -> Mapping[str, StageField]:
                 annotations = (*known.annotations, annotation)
                 fields[option.name] = dataclasses.replace(known, annotations=annotations)
     return fields
+
+
+def _kind_fields() -> dict[str, StageField]:
+    return {
+        item.name: StageField(
+            name=item.name,
+            annotations=(hints(declared)[item.name],),
+            declared_by=declared,
+            kinds=kinds,
+            pipeline_wide=item.metadata == PIPELINE_WIDE,
+        )
+        for declared, kinds in KIND_FIELDS.items()
+        for item in dataclasses.fields(declared)
+    }
+
+
+def _annotation(axis: Axis, member: str) -> Any:  # noqa: ANN401  an annotation may be anything
+    """Type of a member of an axis."""
+    return {SIZE: Size, ENABLED: bool}.get(member) or hints(axis.options)[member]
 
 
 def _claim(fields: Mapping[str, StageField], name: str, claimant: str) -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+
+from stagemesh.spec.frozen import frozen
+
+_DIGITS: Final = re.compile("[0-9]{1,6}")
+
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+"""The variable that says which GPUs there are for us, and in which order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Host:
     """What this machine offers to stages."""
 
@@ -19,13 +27,17 @@ class Host:
     """How many are visible; `None` on CPU, where a device is a slot of the host."""
     memory_bytes: int | None
     """On CPU the memory of the whole host; `None` when it is not known, as for CUDA devices."""
+    ids: tuple[str, ...] = ()
+    """What the driver calls each visible device, by its logical number; empty on CPU."""
+    system: str = sys.platform
+    """Its operating system, as Python calls it."""
 
 
 def read_host(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Host:
     """Tell the devices from `/proc` and `/sys` below `root`, and from `CUDA_VISIBLE_DEVICES`."""
-    gpus = _visible_gpus(root / "proc/driver/nvidia/gpus", environ.get("CUDA_VISIBLE_DEVICES"))
-    if gpus:
-        return Host(kind="cuda", count=gpus, memory_bytes=None)
+    ids = _visible_gpus(root / "proc/driver/nvidia/gpus", environ.get(VISIBLE))
+    if ids:
+        return Host(kind="cuda", count=len(ids), memory_bytes=None, ids=ids)
     limits = (
         _meminfo(root / "proc/meminfo"),
         _limit(root / "sys/fs/cgroup/memory.max"),
@@ -34,21 +46,21 @@ def read_host(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
     return Host(kind="cpu", count=None, memory_bytes=min(filter(None, limits), default=None))
 
 
-def _visible_gpus(folder: Path, visible: str | None) -> int:
-    """Count the GPUs as CUDA does: the list ends before the first entry that names no device."""
+def _visible_gpus(folder: Path, visible: str | None) -> tuple[str, ...]:
+    """List the GPUs as CUDA does: up to the first entry that names none; none if one is twice."""
     try:
         present = len(list(folder.iterdir()))
     except OSError:
-        return 0
+        return ()
     if visible is None:
-        return present
-    count = 0
+        return tuple(str(index) for index in range(present))
+    ids: list[str] = []
     for entry in (part.strip() for part in visible.split(",")):
         named = entry.startswith(("GPU-", "MIG-"))
-        if not named and not (entry.isascii() and entry.isdigit() and int(entry) < present):
+        if not named and not (_DIGITS.fullmatch(entry) and int(entry) < present):
             break
-        count += 1
-    return count
+        ids.append(entry if named else str(int(entry)))
+    return tuple(ids) if len(set(ids)) == len(ids) else ()
 
 
 def _meminfo(file: Path) -> int | None:

@@ -12,10 +12,10 @@ from stagemesh.config.merge import merge
 from stagemesh.config.patch import Patch
 from stagemesh.config.settings import Sourced
 from stagemesh.config.stages import Stages
-from stagemesh.config.tree import quoted
-from stagemesh.spec.axis import Axis
+from stagemesh.config.tree import Path, quoted
+from stagemesh.spec.axis import ENABLED, SIZE, Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
-from stagemesh.spec.origin import Layer
+from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
 
@@ -25,21 +25,39 @@ def meet_strategy(
     """Compare what the strategy says about axes with the layers below and above it."""
     below = merge((patch for patch in patches if patch.origin.layer < Layer.STRATEGY), [])
     above = [patch for patch in patches if patch.origin.layer.is_command_line]
+    told: set[tuple[object, ...]] = set()  # a field may set several members: one cause, one finding
     for patch in patches:
         if patch.origin.layer is not Layer.STRATEGY or patch.value is UNSET:
             continue
-        if patch.path[-1] not in _COMPARED or patch.stage_id is None:
+        if patch.stage_id is None or not _is_compared(patch.path):
             continue
         root = below.get(patch.stage_id)
         lower = root.at(*patch.path) if root is not None else None
-        if isinstance(lower, Sourced) and lower.value not in (UNSET, patch.value):
+        if (
+            isinstance(lower, Sourced)
+            and lower.value not in (UNSET, patch.value)
+            and _is_news(patch, lower.origin, told)
+        ):
             yield _conflict(patch, lower, stages, axes)
         winner = _winner(patch, above)
-        if winner is not None and winner.value not in (UNSET, patch.value):
+        if (
+            winner is not None
+            and winner.value not in (UNSET, patch.value)
+            and _is_news(patch, winner.origin, told)
+        ):
             yield _replaced(patch, winner, stages)
 
 
-_COMPARED = ("size", "enabled")
+def _is_compared(path: Path) -> bool:
+    """Whether a path is that of the size of an axis, of its switch, or of one of its options."""
+    return path[2:] in ((SIZE,), (ENABLED,)) or path[2:3] == ("options",)
+
+
+def _is_news(patch: Patch, other: Origin, told: set[tuple[object, ...]]) -> bool:
+    key = (patch.stage_id, patch.path[1], other)
+    is_news = key not in told
+    told.add(key)
+    return is_news
 
 
 def _winner(patch: Patch, above: Iterable[Patch]) -> Patch | None:
@@ -48,10 +66,11 @@ def _winner(patch: Patch, above: Iterable[Patch]) -> Patch | None:
         other
         for other in above
         if other.stage_id == patch.stage_id
-        and (other.path == patch.path or (other.value is None and other.path == patch.path[:-1]))
+        and (other.path == patch.path or (other.value is None and other.path == patch.path[:2]))
     ]
     ranked = sorted(same, key=lambda other: other.origin.layer)
-    if not ranked or (ranked[-1].value is None and patch.path[-1] == "enabled"):
+    cleared_axis = bool(ranked) and ranked[-1].path != patch.path
+    if not ranked or (cleared_axis and patch.path[-1] != SIZE):
         return None  # a cleared axis is told once, at its size
     return ranked[-1]
 
@@ -60,7 +79,7 @@ def _conflict(
     patch: Patch, lower: Sourced[object], stages: Stages, axes: Mapping[str, Axis]
 ) -> Diagnostic:
     axis = str(patch.path[1])
-    field = axes[axis].deploy_field
+    field = axes[axis].field_for(str(patch.path[-1])) or axis
     here, there = quoted(patch.value), quoted(lower.value)
     return Diagnostic(
         code="AX006",
@@ -84,6 +103,6 @@ def _replaced(patch: Patch, winner: Patch, stages: Stages) -> Diagnostic:
 
 def _name(patch: Patch, stages: Stages) -> str:
     stage = stages.numbered(patch.stage_id if patch.stage_id is not None else -1)
-    _, axis, member = patch.path
+    axis, member = patch.path[1], patch.path[-1]
     name = stage.model_stage if stage is not None else "?"
-    return f"`{name}.{axis}`" if member == "enabled" else f"`{name}.{axis}.{member}`"
+    return f"`{name}.{axis}`" if member == ENABLED else f"`{name}.{axis}.{member}`"

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import Checkpoint, find_folder, read_checkpoint, read_config
+from stagemesh.config.command_line import read_command_line
 from stagemesh.config.deploy import read_deploy
 from stagemesh.config.document import Document, Source, read_json, read_mapping, read_yaml
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import model_of, named_model
 from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.config.launch_rules import launch_findings
 from stagemesh.config.layering import meet_strategy
-from stagemesh.config.merge import merge
-from stagemesh.config.overrides import read_async_chunk, read_overrides
 from stagemesh.config.patch import Patch
-from stagemesh.config.place import Place, Run
-from stagemesh.config.settings import Settings
+from stagemesh.config.place import Run
+from stagemesh.config.scope import Scope
+from stagemesh.config.settings import Settings, Sourced
 from stagemesh.config.settle import settle
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import EXPECTED, read_strategy
+from stagemesh.config.strategy_specs import SOURCE, file_form
 from stagemesh.config.topology import topology_findings
 from stagemesh.spec.diagnostic import Diagnostic
-from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import PipelineConfig
 from stagemesh.spec.unset import Unset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """What the files, flags and the checkpoint said together."""
 
@@ -45,30 +49,37 @@ class Loaded:
     """What was read, for showing the lines at fault."""
 
 
-def load(inputs: PlanInputs, catalog: Catalog | None = None) -> Loaded:
-    """Read, check and merge everything; `catalog` is what is installed when it is not given."""
+def load(inputs: PlanInputs, catalog: Catalog | None = None, platform: str | None = None) -> Loaded:
+    """Read, check and merge everything; `catalog` is what is installed when it is not given.
+
+    `platform` is that of the devices: its section of a deploy file holds.
+    """
     known = Catalog.installed() if catalog is None else catalog
-    return _Loading(inputs, known).load()
+    return _Loading(inputs, known, platform).load()
 
 
 class _Loading:
     """One load: the catalog, and what was found so far."""
 
-    def __init__(self, inputs: PlanInputs, catalog: Catalog) -> None:
+    def __init__(self, inputs: PlanInputs, catalog: Catalog, platform: str | None) -> None:
         self._inputs = inputs
         self._catalog = catalog
+        self._platform = platform
         self._fields = stage_fields(catalog)
         self._run = Run(partial=True)
+        self._deploys = DeployFiles(catalog, self._run)
         self._documents: list[Document] = []
+        self._launch: Mapping[str, Sourced[object]] = {}
 
     def load(self) -> Loaded:
         inputs = self._inputs
-        strategy = self._open(inputs.strategy_config, "strategy_config", Layer.STRATEGY, EXPECTED)
-        deploy = self._open(inputs.deploy_config, "deploy_config", Layer.DEPLOY)
+        given = file_form(inputs.strategy_config, self._catalog.axes, self._run.findings)
+        strategy = self._open(given, SOURCE, Layer.STRATEGY, EXPECTED)
+        deploy = self._open_deploy()
         overrides = self._open_overrides()
         model, checkpoint = self._find_model(deploy)
         if model is not None and isinstance(inputs.deploy_config, Unset):
-            deploy = self._open_default(model)
+            deploy = self._keep_all(self._deploys.open_default(model))
         pipeline = None if model is None else model.pipeline
         patches = self._patches(Stages(pipeline=pipeline), strategy, deploy, overrides)
         settings = None if pipeline is None else self._settle(pipeline, patches)
@@ -98,6 +109,12 @@ class _Loading:
         source = Source(name=argument, layer=layer, expected=expected)
         return self._keep(read_mapping(given, source, self._run.findings))
 
+    def _open_deploy(self) -> tuple[Document, ...]:
+        given = self._inputs.deploy_config
+        if isinstance(given, Unset):
+            return ()
+        return self._keep_all(self._deploys.open(given, "deploy_config"))
+
     def _open_overrides(self) -> Document | None:
         given = self._inputs.stage_overrides
         expected = "a mapping from stages to fields"
@@ -109,48 +126,34 @@ class _Loading:
         source = Source(name="stage_overrides", layer=Layer.STAGE, expected=expected)
         return self._keep(read_mapping(given, source, self._run.findings))
 
-    def _open_default(self, model: Model) -> Document | None:
-        """Open the deploy file that ships with the model."""
-        name = f"{model.pipeline.default_deploy_config_name}.yaml"
-        source = Source(name=name, layer=Layer.DEPLOY)
-        # `importlib.resources` would say the same, for 17 ms of the planner's 400
-        file = Path(importlib.import_module(model.package).__path__[0], "deploy", name)
-        if not file.is_file():
-            message = f"`{model.pipeline.model_type}` ships no deploy file `{name}`"
-            origin = Origin(layer=Layer.DEPLOY, source=str(file.parent))
-            self._run.tell("MD013", message, origin, "give one with `--deploy-config`")
-            return None
-        return self._keep(read_yaml(file, source, self._run.findings))
-
     def _keep(self, document: Document | None) -> Document | None:
         if document is not None:
             self._documents.append(document)
         return document
 
+    def _keep_all(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
+        self._documents.extend(reversed(documents))
+        return documents
+
     # --- the model ------------------------------------------------------------------------------
 
-    def _find_model(self, deploy: Document | None) -> tuple[Model | None, Checkpoint | None]:
+    def _find_model(self, deploy: tuple[Document, ...]) -> tuple[Model | None, Checkpoint | None]:
         """Find the checkpoint and its model; a deploy file that names the pipeline decides."""
         run, catalog = self._run, self._catalog
-        named = None if deploy is None else deploy.value.get("pipeline")
-        model = None
-        if deploy is not None and isinstance(named, str):
-            place = Place(located=deploy).child("pipeline")
-            model = named_model(named, place, catalog, run)
+        named = pipeline_named(deploy)
+        model = None if named is None else named_model(*named, catalog, run)
         recipes = [m.pipeline.model_type for m in catalog.models if m.pipeline.checkpoint_recipe]
         folder = find_folder(str(self._inputs.model), recipes, run)
         file = None if folder is None else read_config(folder, run)
-        if file is None:
-            return model, None
-        if model is None and not isinstance(named, str):
+        if file is not None and named is None:
             model = model_of(file, catalog, run)
         if model is None:
             return None, None
-        wrong = topology_findings(model.pipeline)
+        wrong = topology_findings(model.pipeline, catalog, self._fields)
         run.findings.extend(wrong)
         if wrong:
             return None, None
-        return model, read_checkpoint(file, model.pipeline, run)
+        return model, None if file is None else read_checkpoint(file, model.pipeline, run)
 
     # --- the settings ---------------------------------------------------------------------------
 
@@ -158,26 +161,23 @@ class _Loading:
         self,
         stages: Stages,
         strategy: Document | None,
-        deploy: Document | None,
+        deploy: tuple[Document, ...],
         overrides: Document | None,
     ) -> list[Patch]:
         run, fields = self._run, self._fields
-        patches: list[Patch] = []
-        if deploy is not None:
-            patches += read_deploy(deploy, stages, fields, run)
+        patches = read_deploy(deploy, stages, fields, run).on(self._platform)
         if strategy is not None:
             whole = Run()  # an entry of a strategy is never spread over layers
             patches += read_strategy(strategy, stages, self._catalog.axes, whole)
             run.findings.extend(whole.findings)
-        if overrides is not None:
-            patches += read_overrides(overrides, stages, fields, run)
-        return patches + read_async_chunk(self._inputs.async_chunk, run)
+        scope = Scope(stages=stages, fields=fields, catalog=self._catalog)
+        typed = read_command_line(self._inputs, overrides, scope, patches, run)
+        self._launch = typed.launch
+        return [*patches, *typed.patches]
 
     def _settle(self, pipeline: PipelineConfig, patches: list[Patch]) -> Settings:
         stages, axes = Stages(pipeline=pipeline), self._catalog.axes
         self._run.findings.extend(meet_strategy(patches, stages, axes))
-        roots = merge(patches, self._run.findings)
-        whole = Run()
-        settings = settle(roots, pipeline, self._catalog, self._fields, whole)
-        self._run.findings.extend(whole.findings)
-        return settings
+        settings = settle(patches, pipeline, self._catalog, self._fields, self._run)
+        self._run.findings.extend(launch_findings(self._launch))
+        return replace(settings, launch=self._launch)

@@ -2,13 +2,12 @@
 
 Mappings merge by key at any depth, lists and scalars replace, `None` clears what is below it, and a
 higher layer wins over a lower one. Within a layer the later patch wins; patches of different paths
-never meet.
+never meet. What was cleared is remembered for the record of what a later value replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from stagemesh.config.document import Findings
@@ -16,6 +15,7 @@ from stagemesh.config.patch import Patch
 from stagemesh.config.settings import Sourced
 from stagemesh.config.tree import Path, path_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.unset import UNSET
 
@@ -23,12 +23,13 @@ from stagemesh.spec.unset import UNSET
 class Branch:
     """A mapping in the making: where it was written last, and its members."""
 
-    __slots__ = ("children", "origin")
+    __slots__ = ("children", "cleared", "origin")
 
     def __init__(self, origin: Origin) -> None:
         """Start without members."""
         self.origin = origin
         self.children: dict[str | int, Node] = {}
+        self.cleared: dict[str | int, Sourced[object]] = {}
 
     def at(self, *path: str | int) -> Node | None:
         """Return what stands at `path`, or `None`."""
@@ -42,7 +43,7 @@ Node: TypeAlias = "Branch | Sourced[object]"
 """A mapping, or a value with what it replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MergedPlace:
     """Tells the places of a merged mapping's values."""
 
@@ -63,9 +64,11 @@ class MergedPlace:
 def merge(patches: Iterable[Patch], findings: Findings) -> Mapping[int | None, Branch]:
     """Merge patches into one tree for the pipeline (`None`) and one for each stage named."""
     roots: dict[int | None, Branch] = {}
+    clashes: dict[Origin, Diagnostic] = {}
     for patch in sorted(patches, key=lambda patch: patch.origin.layer):
         root = roots.setdefault(patch.stage_id, Branch(patch.origin))
-        _apply(root, patch, findings)
+        _apply(root, patch, clashes)
+    findings.extend(clashes.values())
     return roots
 
 
@@ -88,54 +91,55 @@ def sourced(node: Node) -> Sourced[object]:
     )
 
 
-def _apply(root: Branch, patch: Patch, findings: Findings) -> None:
+def _apply(root: Branch, patch: Patch, clashes: dict[Origin, Diagnostic]) -> None:
     branch = root
     for depth, part in enumerate(patch.path[:-1], start=1):
         child = branch.children.get(part)
         if child is None:
             child = branch.children[part] = Branch(patch.origin)
         if not isinstance(child, Branch):
-            _clash(patch, patch.path[:depth], child, findings)
+            _clash(patch, patch.path[:depth], child, clashes)
             return
         branch = child
     last = patch.path[-1]
     current = branch.children.get(last)
-    if patch.value is None:
-        branch.children.pop(last, None)
+    if patch.clears:
+        if current is not None:
+            branch.cleared[last] = _replacing(patch, branch.children.pop(last))
     elif isinstance(patch.value, Mapping):
         if isinstance(current, Sourced):
-            _clash(patch, patch.path, current, findings)
+            _clash(patch, patch.path, current, clashes)
         elif current is None:
             branch.children[last] = Branch(patch.origin)
         else:
             current.origin = patch.origin
     elif isinstance(current, Branch) and patch.value is not UNSET:
-        _clash(patch, patch.path, current, findings)
+        _clash(patch, patch.path, current, clashes)
     else:
-        branch.children[last] = _replacing(patch, current)
+        below = branch.cleared.pop(last, None) if current is None else current
+        branch.children[last] = _replacing(patch, below)
 
 
 def _replacing(patch: Patch, current: Node | None) -> Sourced[object]:
+    """Return the value of a patch with all that it replaced, also what was cleared in between."""
     below: tuple[Sourced[object], ...] = ()
-    if isinstance(current, Sourced):
-        below = (Sourced(value=current.value, origin=current.origin), *current.superseded)
+    if current is not None:
+        old = sourced(current)
+        below = (Sourced(value=old.value, origin=old.origin), *old.superseded)
     return Sourced(value=patch.value, origin=patch.origin, superseded=below)
 
 
-def _clash(patch: Patch, path: Path, current: Node, findings: Findings) -> None:
+def _clash(patch: Patch, path: Path, current: Node, clashes: dict[Origin, Diagnostic]) -> None:
+    """Tell that a mapping meets a single value; once, however many members the mapping has."""
     if isinstance(current, Sourced) and current.value is UNSET:
         return  # told when it was read
     kinds = ("a mapping", "a single value")
     here, there = kinds if isinstance(current, Sourced) else kinds[::-1]
-    note = Note(message=f"{there} here", origin=current.origin)
-    if any(found.notes == (note,) for found in findings):
-        return  # the other members of the same mapping
-    findings.append(
-        Diagnostic(
-            code="CF014",
-            message=f"`{path_text(path)}` is {here} and {there} in two places",
-            origin=patch.origin,
-            notes=(note,),
-            help="mappings merge by key; write `null` in between to clear the lower one",
-        )
+    told = Diagnostic(
+        code="CF014",
+        message=f"`{path_text(path)}` is {here} and {there} in two places",
+        origin=patch.origin,
+        notes=(Note(message=f"{there} here", origin=current.origin),),
+        help="mappings merge by key; write `null` in between to clear the lower one",
     )
+    clashes.setdefault(current.origin, told)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Final
 
+from stagemesh.config.check import hints
 from stagemesh.config.place import Place
 from stagemesh.config.tree import Path
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 
+NULL_IS_A_VALUE: Final = "null is a value"
+"""Goes into `Annotated`: for this field `null` says something, and clears nothing."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Patch:
     """One value for one path.
 
@@ -26,13 +33,45 @@ class Patch:
     """The value; `None` clears."""
     origin: Origin = field(compare=False)
     """Where it was written, and the layer."""
+    keeps_null: bool = False
+    """Whether `None` is a value here and clears nothing."""
+
+    @property
+    def clears(self) -> bool:
+        """Whether it takes back what lower layers say."""
+        return self.value is None and not self.keeps_null
 
 
-def patches_of(stage_id: int | None, path: Path, value: object, place: Place) -> Iterator[Patch]:
-    """Cut a value into patches, one for each member at any depth."""
+def patches_of(
+    stage_id: int | None,
+    path: Path,
+    value: object,
+    place: Place,
+    annotation: object = object,
+) -> Iterator[Patch]:
+    """Cut a value into patches, one for each member at any depth.
+
+    `annotation` is the type of the value, for members whose `null` is a value.
+    """
     if isinstance(value, Mapping):
         yield Patch(stage_id=stage_id, path=path, value={}, origin=place.origin)
+        types_of = _members(annotation)
         for key, member in value.items():
-            yield from patches_of(stage_id, (*path, key), member, place.child(key))
+            inner = types_of.get(str(key), object)
+            yield from patches_of(stage_id, (*path, key), member, place.child(key), inner)
     else:
-        yield Patch(stage_id=stage_id, path=path, value=value, origin=place.origin)
+        keeps_null = NULL_IS_A_VALUE in getattr(annotation, "__metadata__", ())
+        yield Patch(
+            stage_id=stage_id,
+            path=path,
+            value=value,
+            origin=place.origin,
+            keeps_null=keeps_null,
+        )
+
+
+def _members(annotation: object) -> Mapping[str, object]:
+    """Types of the members of a dataclass; nothing for other types."""
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return hints(annotation)
+    return {}

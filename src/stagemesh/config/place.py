@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Protocol
 
 from stagemesh.config.tree import Path, path_text, quoted
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -26,7 +26,7 @@ class Located(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Nowhere:
     """The places of values that were not written in a file, such as the parameters of a request."""
 
@@ -44,7 +44,25 @@ class Nowhere:
         return self.origin(path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class Relayered:
+    """The same places, as those of another layer."""
+
+    located: Located
+    """Who knows the places."""
+    layer: Layer
+    """The layer they belong to here."""
+
+    def origin(self, path: Path) -> Origin:
+        """Return the place of the value at `path`."""
+        return dataclasses.replace(self.located.origin(path), layer=self.layer)
+
+    def key_origin(self, path: Path) -> Origin:
+        """Return the place of the key whose value is at `path`."""
+        return dataclasses.replace(self.located.key_origin(path), layer=self.layer)
+
+
+@frozen
 class Place:
     """Where a value stands and how messages call it."""
 
@@ -77,6 +95,11 @@ class Place:
     def as_key(self) -> Place:
         """The place of the key, for checking the key itself."""
         return dataclasses.replace(self, is_key=True)
+
+    def layered(self, layer: Layer) -> Place:
+        """Return the same place as one of another layer."""
+        located = Relayered(located=self.located, layer=layer)
+        return dataclasses.replace(self, located=located)
 
     def child(self, part: str | int, label: str | None = None) -> Place:
         """Return the place of a member; `label` replaces the name that follows from the path."""

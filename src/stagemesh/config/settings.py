@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from stagemesh.spec.axis import Owner
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.patterns import Policy
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sourced(Generic[Value]):
     """A value and where it came from; equality looks at the value alone."""
 
@@ -27,7 +29,7 @@ class Sourced(Generic[Value]):
     """For a mapping, which is merged by key: each member with its own origin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AxisSettings:
     """One axis of one stage."""
 
@@ -43,11 +45,15 @@ class AxisSettings:
     """The entry's `name`, or the name of the axis."""
     options: Mapping[str, Sourced[object]] = field(default_factory=dict)
     """Further keys of the entry."""
+    layer_hook_specs: Sourced[tuple[LayerHookSpec, ...]] | None = None
+    """Hooks that the entry binds besides those of the axis."""
+    kernel_specs: Sourced[tuple[KernelSpec, ...]] | None = None
+    """Kernels that the entry binds besides those of the axis."""
     origin: Origin = field(compare=False)
     """Where the axis was declared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageSettings:
     """Everything that was said about one stage."""
 
@@ -61,7 +67,7 @@ class StageSettings:
     """All other stage fields that were given, by field name, already of the field's type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConnectorSettings:
     """One named connector of the deploy file."""
 
@@ -71,11 +77,42 @@ class ConnectorSettings:
     """File name of the connector's plug-in."""
     options: object
     """An instance of the connector's `options` type."""
+    edge_options: Mapping[str, Sourced[object]] = field(default_factory=dict)
+    """Options of the model for the edges that it carries, by name."""
     origin: Origin = field(compare=False)
     """Where it was declared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class EdgeSettings:
+    """What was said about one edge; `None` is nothing."""
+
+    source: int
+    """Stage that produces."""
+    target: int
+    """Stage that consumes."""
+    connector: str | None
+    """Name of the connector that carries it."""
+    window_size: int | None
+    """Outputs of one request that are handed over together; `-1` for all of them."""
+    max_inflight: int | None
+    """Most requests that are on it at a time."""
+    origin: Origin = field(compare=False)
+    """Where the entry stands."""
+
+    @property
+    def entry(self) -> Mapping[str, object]:
+        """The entry as a file would say it."""
+        settings = {
+            "connector": self.connector,
+            "window_size": self.window_size,
+            "max_inflight": self.max_inflight,
+        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        return {"from": self.source, "to": self.target, **given}
+
+
+@frozen
 class Settings:
     """The whole merged configuration of one pipeline."""
 
@@ -85,3 +122,7 @@ class Settings:
     """Named connectors."""
     stages: tuple[StageSettings, ...]
     """One entry for every stage of the pipeline, by ascending id."""
+    edges: tuple[EdgeSettings, ...] = ()
+    """What was said about edges."""
+    launch: Mapping[str, Sourced[object]] = field(default_factory=dict)
+    """Launch options that were given, by name, each of its type."""

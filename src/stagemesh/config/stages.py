@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stages:
     """The stages of a pipeline; of an unknown pipeline every name and number is taken."""
 

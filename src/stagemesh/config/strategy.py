@@ -16,26 +16,67 @@ from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
 _ROOT: Final = "strategies"
 _KEYS: Final = frozenset(hints(StrategyEntry))
-_EXAMPLE: Final = "`strategies: {thinker: [{axis: tp, size: 2}]}`"
+_EXAMPLE: Final = "thinker: [{axis: tp, size: 2}]"
+_REWRITE: Final = 72
+"""Characters of a rewrite that a help sentence shows whole."""
 
 EXPECTED: Final = f"a mapping with `{_ROOT}`"
 """What a strategy file holds, for the message about one that holds something else."""
+
+
+@frozen
+class Entry:
+    """One axis of a stack, checked: what was said about it."""
+
+    axis: Axis
+    """The axis."""
+    members: Mapping[str, object]
+    """Keys that any entry may have, of their types; `UNSET` where one was refused."""
+    options: Mapping[str, object]
+    """Keys that only this axis has."""
+    place: Place
+    """Where it stands."""
+
+
+@frozen
+class StageStack:
+    """The entries of one stage."""
+
+    name: str
+    """Its name as it was written."""
+    stage: StagePipelineConfig | None
+    """The stage, when there is one of that name."""
+    entries: tuple[Entry, ...]
+    """The entries, in the order of the file."""
 
 
 def read_strategy(
     document: Document, stages: Stages, axes: Mapping[str, Axis], run: Run
 ) -> list[Patch]:
     """Read a strategy file into patches; what is wrong goes to `run`."""
+    return [
+        patch
+        for stack in read_stacks(document, stages, axes, run)
+        if stack.stage is not None
+        for entry in stack.entries
+        for patch in _patches(stack.stage.stage_id, entry)
+    ]
+
+
+def read_stacks(
+    document: Document, stages: Stages, axes: Mapping[str, Axis], run: Run
+) -> list[StageStack]:
+    """Read a strategy file into stacks; what is wrong goes to `run`."""
     root = Place(located=document)
     if _ROOT not in document.value:
-        help_text = f"write stage names, each with a list of axes, below `{_ROOT}`: {_EXAMPLE}"
-        run.tell("CF011", f"`{_ROOT}` is missing", root.origin, help_text)
+        run.tell("CF011", f"`{_ROOT}` is missing", root.origin, _rewrite(document.value))
         return []
     for key in document.value:
         if key != _ROOT:
@@ -46,10 +87,66 @@ def read_strategy(
         return []
     reader = _Reader(stages, axes, run)
     return [
-        patch
+        reader.stack(name, stack, place.child(name, label=str(name)))
         for name, stack in given.items()
-        for patch in reader.stage(name, stack, place.child(name, label=str(name)))
     ]
+
+
+def _rewrite(given: Mapping[str | int, object]) -> str:
+    """Say how a file without its root is written: its own stages below that, where they fit."""
+    inner = ", ".join(f"{key}: {_flow(value)}" for key, value in given.items()) or _EXAMPLE
+    if len(inner) > _REWRITE:
+        inner = _EXAMPLE
+    return f"put `{_ROOT}` above the stages: `{_ROOT}: {{{inner}}}`"
+
+
+def _flow(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return quoted(value)[1:-1]
+
+
+def _patches(stage_id: int, entry: Entry) -> Iterator[Patch]:
+    axis, place = entry.axis.name, entry.place
+    yield from axis_patches(stage_id, axis, {"enabled": True}, place.child("axis"))
+    for key, member in _MEMBERS.items():
+        if entry.members.get(key) is not None:
+            yield Patch(
+                stage_id=stage_id,
+                path=("axes", axis, member),
+                value=entry.members[key],
+                origin=place.child(key).origin,
+            )
+    for name, value in entry.options.items():
+        yield Patch(
+            stage_id=stage_id,
+            path=("axes", axis, "options", name),
+            value=value,
+            origin=place.child(name).origin,
+        )
+
+
+_MEMBERS: Final[Mapping[str, str]] = {
+    "size": "size",
+    "routing": "routing",
+    "l1_owner": "owner",
+    "name": "label",
+    "layer_hook_specs": "layer_hook_specs",
+    "kernel_specs": "kernel_specs",
+}
+"""Keys of an entry and the members of the axis settings that they set."""
+
+
+def policy_of(text: str, axis: Axis, place: Place, run: Run) -> object:
+    """Return the policy that a text means; `UNSET` for one that the axis does not take."""
+    policy = Policy.parse(text)
+    if policy in axis.policies:
+        return policy
+    allowed = [each.value for each in axis.policies]
+    message = f"{place.name} does not take {quoted(text)}"
+    return run.tell("AX004", message, place.origin, did_you_mean(text, allowed))
 
 
 class _Reader:
@@ -58,28 +155,27 @@ class _Reader:
         self._axes = axes
         self._run = run
 
-    def stage(self, name: str | int, stack: object, place: Place) -> Iterator[Patch]:
+    def stack(self, name: str | int, stack: object, place: Place) -> StageStack:
         """Read the stack of axes of one stage."""
         stage = self._find(name, place)
         if not isinstance(stack, tuple):
             wrong_type(stack, place, self._run, "a list of axes")
-            return
-        seen: dict[str, Place] = {}
-        for index, entry in enumerate(stack):
+            stack = ()
+        entries: dict[str, Entry] = {}
+        for index, value in enumerate(stack):
             here = place.child(index)
-            if not isinstance(entry, Mapping):
-                wrong_type(entry, here, self._run, "a mapping with `axis` and `size`")
+            if not isinstance(value, Mapping):
+                wrong_type(value, here, self._run, "a mapping with `axis` and `size`")
                 continue
-            axis = self._axis(entry, here)
+            axis = self._axis(value, here)
             label = f"{place.label}.{axis.name}" if axis is not None else here.label
-            patches = list(self._entry(entry, axis, stage, dataclasses.replace(here, label=label)))
-            if axis is None:
+            entry = self._entry(value, axis, dataclasses.replace(here, label=label))
+            if entry is None:
                 continue
-            if axis.name in seen:
-                self._twice(axis.name, place, here.child("axis"), seen[axis.name])
-            else:
-                seen[axis.name] = here.child("axis")
-                yield from patches
+            first = entries.setdefault(entry.axis.name, entry)
+            if first is not entry:
+                self._twice(entry, first, place)
+        return StageStack(name=str(name), stage=stage, entries=tuple(entries.values()))
 
     def _find(self, name: str | int, place: Place) -> StagePipelineConfig | None:
         if isinstance(name, int):
@@ -106,24 +202,20 @@ class _Reader:
             return None
         return self._axes[name]
 
-    def _twice(self, axis: str, place: Place, here: Place, first: Place) -> None:
+    def _twice(self, entry: Entry, first: Entry, place: Place) -> None:
         self._run.findings.append(
             Diagnostic(
                 code="AX002",
-                message=f"axis `{axis}` is given twice for {place.name}",
-                origin=here.origin,
-                notes=(Note(message="first given here", origin=first.origin),),
+                message=f"axis `{entry.axis.name}` is given twice for {place.name}",
+                origin=entry.place.child("axis").origin,
+                notes=(Note(message="first given here", origin=first.place.child("axis").origin),),
                 help="keep one entry; the sizes of two are not multiplied",
             )
         )
 
     def _entry(
-        self,
-        entry: Mapping[str | int, object],
-        axis: Axis | None,
-        stage: StagePipelineConfig | None,
-        place: Place,
-    ) -> Iterator[Patch]:
+        self, entry: Mapping[str | int, object], axis: Axis | None, place: Place
+    ) -> Entry | None:
         members: dict[str, object] = {}
         if "size" not in entry:
             missing_key("size", place, self._run)
@@ -132,43 +224,17 @@ class _Reader:
             if key == "size" or (key in _KEYS and value is not None and key != "axis"):
                 members[str(key)] = checker(hints(StrategyEntry)[str(key)])(value, here, self._run)
         if axis is None:
-            return
+            return None
         members["routing"] = self._policy(members.get("routing"), axis, place)
         self._check_owner(members.get("l1_owner"), axis, place)
         options = dict(self._options(entry, axis, place))
-        if stage is not None:
-            yield from self._patches(stage.stage_id, axis.name, members, options, place)
-
-    def _patches(
-        self,
-        stage_id: int,
-        axis: str,
-        members: Mapping[str, object],
-        options: Mapping[str, object],
-        place: Place,
-    ) -> Iterator[Patch]:
-        yield from axis_patches(stage_id, axis, {"enabled": True}, place.child("axis"))
-        for key, member in _MEMBERS.items():
-            if members.get(key) is not None:
-                yield Patch(
-                    stage_id=stage_id,
-                    path=("axes", axis, member),
-                    value=members[key],
-                    origin=place.child(key).origin,
-                )
-        for name, value in options.items():
-            yield Patch(
-                stage_id=stage_id,
-                path=("axes", axis, "options", name),
-                value=value,
-                origin=place.child(name).origin,
-            )
+        return Entry(axis=axis, members=members, options=options, place=place)
 
     def _policy(self, text: object, axis: Axis, place: Place) -> object:
         """Turn the text of `routing` into the policy that it means."""
         if not isinstance(text, str):
             return text
-        here, policy = place.child("routing"), Policy.parse(text)
+        here = place.child("routing")
         if not axis.policies:
             takers = sorted(axis.name for axis in self._axes.values() if axis.policies)
             return self._run.tell(
@@ -177,11 +243,7 @@ class _Reader:
                 here.origin,
                 "axes that take one: " + ", ".join(f"`{name}`" for name in takers),
             )
-        if policy not in axis.policies:
-            allowed = [policy.value for policy in axis.policies]
-            message = f"{here.name} does not take {quoted(text)}"
-            return self._run.tell("AX004", message, here.origin, did_you_mean(text, allowed))
-        return policy
+        return policy_of(text, axis, here, self._run)
 
     def _check_owner(self, owner: object, axis: Axis, place: Place) -> None:
         if owner in (None, UNSET, axis.owner):
@@ -214,12 +276,3 @@ class _Reader:
             no_default = option.default is option.default_factory is dataclasses.MISSING
             if no_default and option.name not in entry:
                 missing_key(option.name, place, self._run)
-
-
-_MEMBERS: Final[Mapping[str, str]] = {
-    "size": "size",
-    "routing": "routing",
-    "l1_owner": "owner",
-    "name": "label",
-}
-"""Keys of an entry and the members of the axis settings that they set."""

@@ -8,12 +8,14 @@ raised, and leaves `UNSET`: given, but already reported.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import yaml
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -24,6 +26,11 @@ Position: TypeAlias = tuple[int, int]
 
 MAX_DEPTH: Final = 64
 """Levels of nesting, far more than any file of ours has."""
+MAX_NUMBER: Final = 2**63
+"""Magnitude below which whole numbers stay; Python would take any, at any cost."""
+_LONGEST_NUMBER: Final = 64
+"""Characters of a written number; converting one of a million takes minutes."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 MAX_VALUES: Final = 20_000
 """Values of one source, so that a few nested YAML aliases cannot fill the memory. JSON has none."""
 
@@ -39,7 +46,7 @@ class Pairs(list[tuple[str, object]]):
     """The members of a JSON object as written, so that a key given twice is seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """Something in a source that no tree can hold."""
 
@@ -55,7 +62,7 @@ class Problem:
     """Where the first of two equal keys stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tree:
     """A value with the places of its parts."""
 
@@ -90,7 +97,8 @@ def tree_from_value(value: object, limit: int = MAX_VALUES) -> Tree:
 def quoted(value: object, limit: int = 40) -> str:
     """Show a scalar in backticks as YAML would write it, on one line and at most `limit` long."""
     text = str(value) if isinstance(value, str) else _CONSTANTS.get(str(value), str(value))
-    text = "".join(char if char.isprintable() and char != "`" else "?" for char in text)
+    kept = text[: limit + 1]
+    text = "".join(char if char.isprintable() and char != "`" else "?" for char in kept)
     return f"`{text if len(text) <= limit else text[: limit - 1] + '…'}`"
 
 
@@ -124,16 +132,25 @@ class _Builder:
 
     def key(self, key: object, path: Path, position: Position | None) -> str | int | None:
         if isinstance(key, str | int) and not isinstance(key, bool):
-            return key
+            taken = self.scalar(key, path, position)
+            return taken if isinstance(taken, str | int) else None
         if key is not UNSET:
             self.tell("CF005", f"a key must be text, got {quoted(key)}", path, position)
         return None
 
     def scalar(self, value: object, path: Path, position: Position | None) -> object:
+        """Return the value, or `UNSET` when it could not be shown or saved."""
+        problem = ""
         if isinstance(value, float) and not math.isfinite(value):
-            self.tell("CF005", f"a number must be finite, got `{value}`", path, position)
-            return UNSET
-        return value
+            problem = f"a number must be finite, got `{value}`"
+        elif isinstance(value, int) and not -MAX_NUMBER <= value < MAX_NUMBER:
+            problem = "a whole number must fit into 64 bits"
+        elif isinstance(value, str) and _SURROGATE.search(value):
+            problem = "text must not hold half of a character"
+        if not problem:
+            return value
+        self.tell("CF005", problem, path, position)
+        return UNSET
 
 
 class _YamlBuilder(_Builder):
@@ -142,6 +159,7 @@ class _YamlBuilder(_Builder):
         self.positions: dict[Path, Position] = {}
         self.key_positions: dict[Path, Position] = {}
         self._open: set[int] = set()
+        self._scalars: dict[int, object] = {}
 
     def build(self, node: yaml.Node, path: Path) -> object:
         position = self.positions[path] = _position(node)
@@ -202,7 +220,7 @@ class _YamlBuilder(_Builder):
 
     def _key(self, node: yaml.Node, path: Path) -> str | int | None:
         if isinstance(node, yaml.ScalarNode):
-            return self.key(self._scalar(node, path), path, _position(node))
+            return self.key(self._typed(node, path), path, _position(node))
         self.tell("CF005", "a key must be text, got a collection", path, _position(node))
         return None
 
@@ -225,16 +243,23 @@ class _YamlBuilder(_Builder):
                 self._open.discard(id(source))
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
+        """Return the value of a node, which aliases may name thousands of times."""
+        if id(node) not in self._scalars:
+            typed = self._typed(node, path)
+            self._scalars[id(node)] = self.scalar(typed, path, _position(node))
+        return self._scalars[id(node)]
+
+    def _typed(self, node: yaml.ScalarNode, path: Path) -> object:
         kind = node.tag.removeprefix(_PREFIX)
         try:
             value = _typed(kind, node)
-        except (ValueError, KeyError):
+        except (ValueError, LookupError):  # the constructor looks words and first characters up
             self.tell("CF005", f"{quoted(node.value)} is no valid {kind}", path, _position(node))
             return UNSET
         if value is node:
             self._unsupported(node, path)
             return UNSET
-        return self.scalar(value, path, _position(node))
+        return value
 
     def _unsupported(self, node: yaml.Node, path: Path) -> None:
         tag = quoted(node.tag.replace(_PREFIX, "!!"))
@@ -246,6 +271,8 @@ def _typed(kind: str, node: yaml.ScalarNode) -> object:
     match kind:
         case "str" | "timestamp" | "value" | "merge":  # a date stays the text that it was
             return node.value
+        case "int" | "float" if len(node.value) > _LONGEST_NUMBER:
+            raise ValueError
         case "int":
             return _CONSTRUCTOR.construct_yaml_int(node)
         case "float":

@@ -41,7 +41,8 @@ VariableValue: TypeAlias = Annotated[
 ]
 """Value of an environment variable."""
 
-_ASSIGNED: Final = re.compile(r"([A-Za-z_][\w-]*)[\"']?\s*[:=]")
+_ASSIGNED: Final = re.compile(r"(?<![\w-])([\w-]+)[\"']?\s*[:=]")
+"""A name and its sign. It starts where a word does, so that a long word is looked at once."""
 
 
 def masked(line: str) -> str:

@@ -6,14 +6,14 @@ first ticket. Small payloads lie in the ticket itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.connector import ConnectorSpec, Reach
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SharedMemoryOptions:
     """What `extra` may hold."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
 FailAt: TypeAlias = Literal["add", "append", "step", "raise", "exit", "stall"]
@@ -14,7 +14,7 @@ FailAt: TypeAlias = Literal["add", "append", "step", "raise", "exit", "stall"]
 `exit` ends the process, and `stall` says nothing more without having work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FakeOptions:
     """The program of every request, unless the request has its own."""
 
@@ -34,7 +34,7 @@ class FakeOptions:
     """Bytes that the plan counts for one rank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FakeParams:
     """The program of one request; `None` leaves the value to the options of the stage."""
 

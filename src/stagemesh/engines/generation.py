@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
+from stagemesh.engines._budget import (
+    USUAL_DTYPE,
+    WORKSPACE_BYTES,
+    activation_bytes,
+    target_bytes,
+    weight_bytes,
+)
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.cost import Forward, Part, Work
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.payload import DTYPE_BYTES
 from stagemesh.spec.pipeline import ExecutionType
 
-_WORKSPACE_BYTES: Final = 256 * 2**20
+_TOKENS: Final = 512
+"""Tokens of a nominal pass, where the checkpoint gives no length."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GenerationOptions:
     """Arguments of the `generation` engine."""
 
@@ -23,9 +33,43 @@ class GenerationOptions:
 
 
 def _memory(given: MemoryInput) -> MemoryEstimate | None:
-    if given.facts.weight_bytes is None:
+    """Weights, the activations of one pass, and at least the share of the device that was given."""
+    whole, facts = weight_bytes(given, None), given.facts
+    if whole is None:
         return None
-    return MemoryEstimate(weights=given.facts.weight_bytes, cache=0, workspace=_WORKSPACE_BYTES)
+    weights = -(-whole // given.cut(Part.WIDTH))
+    inner = 2 * -(-(facts.intermediate_size or 0) // given.cut(Part.WIDTH))
+    workspace = WORKSPACE_BYTES + given.buffer_bytes
+    workspace += activation_bytes(
+        given, tokens=_tokens(given), inner=inner, element_bytes=_element_bytes(given)
+    )
+    target = (target_bytes(given) or 0) - weights - given.context_bytes
+    return MemoryEstimate(
+        weights=weights,
+        cache=0,
+        workspace=max(workspace, target),
+        context=given.context_bytes,
+    )
+
+
+def _forward(given: MemoryInput) -> Forward:
+    """Describe one pass: two operations a weight and token, and every weight read once."""
+    whole, tokens, width = weight_bytes(given, None), _tokens(given), _element_bytes(given)
+    weights = (whole or 0) / given.cut(Part.WIDTH)
+    return Forward(
+        tokens=tokens,
+        element_bytes=width,
+        weight_bytes=whole,
+        work=Work(flops=2 * tokens * weights / width, read_bytes=weights) if weights else None,
+    )
+
+
+def _tokens(given: MemoryInput) -> int:
+    return given.facts.sequence_length or _TOKENS
+
+
+def _element_bytes(given: MemoryInput) -> int:
+    return DTYPE_BYTES[given.facts.weight_dtype or USUAL_DTYPE]
 
 
 ENGINE: Final = EngineSpec(
@@ -35,6 +79,7 @@ ENGINE: Final = EngineSpec(
     default_for=frozenset({ExecutionType.LLM_GENERATION}),
     options=GenerationOptions,
     memory=_memory,
+    forward=_forward,
     needs_weights=True,
     factory="stagemesh.engines._generation:make_engine",
 )

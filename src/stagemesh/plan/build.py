@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import cast
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.checks import check_stack
+from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
+from stagemesh.plan.kernels import with_one_spelling
+from stagemesh.plan.launch import launch_options, launch_reasons
+from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
+from stagemesh.plan.provenance import values_of
 from stagemesh.plan.report import Report
+from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.rules.every import every_rule, setup_of
+from stagemesh.plan.rules.shares import share_of
 from stagemesh.plan.runnable import reasons
+from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
-from stagemesh.plan.stage import StageDraft, plan_stage, values_of
+from stagemesh.plan.stage import StageDraft, plan_stage
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note
-from stagemesh.spec.engine import MemoryEstimate, MemoryInput
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanRequest:
     """All that a plan is made from."""
 
@@ -40,11 +49,13 @@ class PlanRequest:
     """What the checkpoint says about each stage, by name."""
     devices: Devices
     """The devices that may be used."""
+    skipped: tuple[str, ...] = ()
+    """What reading the checkpoint could not find out."""
     placed: Mapping[int, tuple[DeviceIds, ...]] | None = None
     """Where the replicas of every stage lie, by id; decided here when it is not given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanResult:
     """A plan, or what stands against it."""
 
@@ -56,9 +67,21 @@ class PlanResult:
 
 def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     """Decide everything; `catalog` is what is installed when it is not given."""
-    catalog = Catalog.installed() if catalog is None else catalog
-    report = Report()
-    pipeline, settings = request.pipeline, request.settings
+    report = Report(request.skipped)
+    context = _context(request, Catalog.installed() if catalog is None else catalog, report)
+    ruled = _ruled(context, report)
+    if report.failed:
+        return PlanResult(plan=None, diagnostics=report.diagnostics)
+    _tell_unknown_memory(context.drafts, context.placement, report)
+    report.skip(*ruled.skipped)
+    plan = _plan(request, context, ruled, report)
+    return PlanResult(plan=plan, diagnostics=report.diagnostics)
+
+
+def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleContext:
+    """Decide what rules look at: axes, engines, places and edges."""
+    pipeline = request.pipeline
+    settings = with_one_spelling(pipeline, request.settings, report)
     said = {stage.stage_id: stage for stage in settings.stages}
     drafts = tuple(
         _draft(stage, said[stage.stage_id], request, catalog, report) for stage in pipeline.stages
@@ -71,24 +94,57 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     edges = plan_edges(
         pipeline, settings, catalog.connectors, async_chunk=async_chunk, report=report
     )
-    if report.failed:
-        return PlanResult(plan=None, diagnostics=report.diagnostics)
-    _tell_unknown_memory(drafts, placement, report)
-    plan = Plan(
-        pipeline=pipeline.model_type,
+    return RuleContext(
+        pipeline=pipeline,
+        settings=settings,
+        drafts=drafts,
+        placement=placement,
+        edges=edges,
+        devices=request.devices,
+        catalog=catalog,
+        async_chunk=async_chunk,
+    )
+
+
+def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Report) -> Plan:
+    """Write everything down."""
+    placement, launch = context.placement, launch_options(context.settings.launch)
+    return Plan(
+        pipeline=context.pipeline.model_type,
         checkpoint=request.checkpoint,
         devices=placement.devices,
-        async_chunk=async_chunk,
+        async_chunk=context.async_chunk,
         stages=tuple(
-            plan_stage(draft, said[draft.stage_id], placement.replicas[draft.stage_id])
-            for draft in drafts
+            plan_stage(
+                draft,
+                context.said(draft),
+                placement.replicas[draft.stage_id],
+                setup_of(ruled, draft.stage_id),
+            )
+            for draft in context.drafts
         ),
-        edges=edges,
-        not_runnable=reasons(pipeline, drafts, request.devices),
+        edges=context.edges,
+        not_runnable=(*reasons(context, ruled), *launch_reasons(launch)),
         skipped_checks=report.skipped,
-        values=values_of(settings.fields),
+        launch=launch,
+        values={
+            **values_of(context.settings.fields),
+            **values_of({f"launch.{name}": said for name, said in context.settings.launch.items()}),
+        },
+        session=ruled.session or SessionPlan(),
+        weight_transfer=ruled.weight_transfer,
+        active_stream_window=ruled.active_stream_window,
+        cuda_mps=bool(ruled.mps),
     )
-    return PlanResult(plan=plan, diagnostics=report.diagnostics)
+
+
+def _ruled(context: RuleContext, report: Report) -> Ruling:
+    """Ask the planner's rules, and the model's own once every value is well."""
+    ruled = every_rule(context)
+    report.add(*ruled.diagnostics)
+    if not report.failed:
+        report.add(*check_model(context, ruled))
+    return ruled
 
 
 def _draft(
@@ -100,6 +156,7 @@ def _draft(
 ) -> StageDraft:
     facts = request.facts.get(stage.model_stage, StageFacts())
     stack = stack_of(stage, settings, facts, catalog.axes)
+    settings = replace(settings, fields=stack.all_fields)
     is_sound = check_stack(stack, report)
     choice = choose_engine(stage, settings, catalog.engines, report)
     return StageDraft(
@@ -109,24 +166,23 @@ def _draft(
         choice=choice,
         model_args=model_args(stage, settings, report),
         sampling=sampling(stage, settings, choice, report),
-        memory=_memory(stack, choice, request.devices.kind, settings, report) if is_sound else None,
+        cost=_cost(stack, choice, request.devices, settings, report) if is_sound else StageCost(),
     )
 
 
-def _memory(
+def _cost(
     stack: Stack,
     choice: EngineChoice,
-    device_kind: str,
+    devices: Devices,
     settings: StageSettings,
     report: Report,
-) -> MemoryEstimate | None:
-    """Ask the engine whether it can work with its arguments, and what memory it will take."""
+) -> StageCost:
+    """Ask the engine whether it can work with its arguments, and what the layout will take."""
     if choice.spec is None or not isinstance(choice.args, choice.spec.options):
-        return None
-    given = MemoryInput(
-        facts=stack.facts, sizes=stack.sizes, args=choice.args, device_kind=device_kind
-    )
-    for finding in choice.spec.check(given):
+        return StageCost()
+    each = devices.each
+    findings = list(choice.spec.check(memory_input(stack, choice, each)))
+    for finding in findings:
         said = settings.fields.get(finding.field or "")
         report.add(
             Diagnostic(
@@ -136,7 +192,14 @@ def _memory(
                 help=finding.help,
             )
         )
-    return choice.spec.memory(given)
+    if findings:
+        return StageCost()  # placement would only say once more that it does not fit
+    cost = stage_cost(stack, choice, each)
+    for axis in cost.unknown:
+        report.skip(
+            f"traffic of `{axis}` of `{settings.name}`: the checkpoint does not tell enough"
+        )
+    return cost
 
 
 def _wish(
@@ -150,8 +213,9 @@ def _wish(
         stage=stack.stage.model_stage,
         world=stack.world,
         num_replicas=stack.num_replicas,
-        listed=_listed(settings),
+        listed=listed_devices(settings),
         rank_bytes=None if draft.memory is None else draft.memory.total,
+        share=share_of(draft),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
         notes=tuple(
             Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
@@ -165,7 +229,8 @@ def _wish(
     )
 
 
-def _listed(settings: StageSettings) -> Sourced[str] | None:
+def listed_devices(settings: StageSettings) -> Sourced[str] | None:
+    """Return the devices that a stage is bound to; `null` binds to none."""
     given = settings.fields.get("devices")
     if given is None or given.value is None:
         return None

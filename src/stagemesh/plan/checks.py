@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from stagemesh.config.tree import quoted
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import Stack, StackedAxis, implied_size
 from stagemesh.spec.axis import Finding, StackView
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.hooks import Binding, KernelSpec
 
 MAX_RANKS: Final = 2**12
 """Ranks that one stage may have; a slip of the keyboard must not fill the memory."""
@@ -19,9 +21,8 @@ MAX_RANKS: Final = 2**12
 def check_stack(stack: Stack, report: Report) -> bool:
     """Report what is wrong with a stage's axes; return whether its ranks can be counted at all."""
     misfits = list(_misfits(stack))
-    kind = stack.stage.execution_type
-    stack = replace(stack, axes=tuple(item for item in stack.axes if kind in item.axis.fits))
-    contradictions = [*_excluded_pairs(stack), *_too_many_ranks(stack)]
+    stack = replace(stack, axes=tuple(item for item in stack.axes if _fits(stack, item)))
+    contradictions = [*_unsettled(stack), *_excluded_pairs(stack), *_too_many_ranks(stack)]
     report.add(*misfits, *contradictions)
     if contradictions:
         return False
@@ -30,24 +31,46 @@ def check_stack(stack: Stack, report: Report) -> bool:
         if mismatch is not None:
             report.add(mismatch)
             continue
-        view = StackView(
-            stage=stack.stage.model_stage,
-            execution_type=stack.stage.execution_type,
-            sizes=stack.sizes,
-            options=item.options,
-            facts=stack.facts,
-            world=stack.world,
-            skip=report.skip,
-        )
-        report.add(*(_placed(stack, item, finding) for finding in item.axis.check(view)))
-    report.add(*_binding_conflicts(stack))
+        findings = rule_findings(stack, item, report.skip)
+        report.add(*(_placed(stack, item, finding) for finding in findings))
+    report.add(*_field_conflicts(stack), *_binding_conflicts(stack))
     return not misfits
+
+
+def rule_findings(
+    stack: Stack, item: StackedAxis, skip: Callable[[str], None]
+) -> Iterable[Finding]:
+    """Ask one axis of a stack what it has against the layout."""
+    view = StackView(
+        stage=stack.stage.model_stage,
+        execution_type=stack.stage.execution_type,
+        sizes=stack.sizes,
+        routing=item.routing,
+        options=item.options,
+        facts=stack.facts,
+        world=stack.world,
+        weight_folders=stack.stage.weight_folders,
+        skip=skip,
+    )
+    return item.axis.check(view)
+
+
+def _fits(stack: Stack, item: StackedAxis) -> bool:
+    stage = stack.stage
+    return stage.execution_type in item.axis.fits and item.axis.name not in stage.excludes
 
 
 def _misfits(stack: Stack) -> Iterator[Diagnostic]:
     kind = stack.stage.execution_type
     for item in stack.axes:
-        if kind not in item.axis.fits:
+        if item.axis.name in stack.stage.excludes:
+            yield Diagnostic(
+                code="AX020",
+                message=f"`{item.axis.name}` does not fit the stage `{stack.stage.model_stage}`",
+                origin=item.settings.origin,
+                help=stack.stage.excludes[item.axis.name],
+            )
+        elif kind not in item.axis.fits:
             fitting = ", ".join(sorted(f"`{fit.value}`" for fit in item.axis.fits))
             yield Diagnostic(
                 code="AX020",
@@ -56,6 +79,12 @@ def _misfits(stack: Stack) -> Iterator[Diagnostic]:
                 origin=item.settings.origin,
                 help=f"`{item.axis.name}` fits stages of kind {fitting}",
             )
+
+
+def _unsettled(stack: Stack) -> Iterator[Diagnostic]:
+    for item in stack.axes:
+        if item.unsettled is not None:
+            yield _placed(stack, item, item.unsettled)
 
 
 def _excluded_pairs(stack: Stack) -> Iterator[Diagnostic]:
@@ -101,10 +130,11 @@ def _size_mismatch(stack: Stack, item: StackedAxis) -> Diagnostic | None:
 
 
 def _placed(stack: Stack, item: StackedAxis, finding: Finding) -> Diagnostic:
+    option = item.settings.options.get(finding.option or "")
     return Diagnostic(
         code=finding.code,
         message=finding.message,
-        origin=item.origin,
+        origin=item.origin if option is None else option.origin,
         notes=tuple(_set_here(other) for other in stack.axes if other.axis.name in finding.axes),
         help=finding.help,
     )
@@ -114,17 +144,72 @@ def _set_here(item: StackedAxis) -> Note:
     return Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
 
 
+_NOTHING: Final = (None, False, "auto")
+"""Values of a stage field that ask for nothing."""
+
+
+def _field_conflicts(stack: Stack) -> Iterator[Diagnostic]:
+    """Stage fields that say the opposite of what an axis needs, or cannot go with it."""
+    name = stack.stage.model_stage
+    for item in stack.axes:
+        axis = item.axis
+        for field, needed in item.needed_fields.items():
+            given = stack.fields.get(field)
+            if given is not None and given.value not in (None, needed.value):
+                yield Diagnostic(
+                    code="AX050",
+                    message=f"`{axis.name}` on `{name}` needs `{field}` = {quoted(needed.value)},"
+                    f" got {quoted(given.value)}",
+                    origin=given.origin,
+                    notes=(_set_here(item),),
+                    help=f"leave `{field}` out: `{axis.name}` sets it",
+                )
+        for field, reason in axis.excludes_fields.items() if item.size > 1 else ():
+            given = stack.fields.get(field)
+            if given is not None and given.value not in _NOTHING:
+                yield Diagnostic(
+                    code="AX051",
+                    message=f"`{axis.name}` and `{field}` = {quoted(given.value)} of `{name}`"
+                    " exclude each other",
+                    origin=given.origin,
+                    notes=(_set_here(item),),
+                    help=f"remove one of them: {reason}",
+                )
+
+
 def _binding_conflicts(stack: Stack) -> Iterator[Diagnostic]:
+    """Bindings without an order between them, and kernels over the group of an axis not there."""
     taken: dict[tuple[str, str, int], StackedAxis] = {}
     for item in stack.axes:
         for spec in item.bindings:
-            other = taken.setdefault((spec.category.value, spec.target, spec.priority), item)
-            if other is not item:
+            key = (spec.category.value, spec.target, spec.priority)
+            other = taken.get(key)
+            if other is not None:
+                yield _binding_conflict(other, item, spec)
+            taken[key] = item
+            if (
+                isinstance(spec, KernelSpec)
+                and spec.group_axis is not None
+                and spec.group_axis not in stack.sizes
+            ):
                 yield Diagnostic(
-                    code="AX023",
-                    message=f"`{other.axis.name}` and `{item.axis.name}` both bind `{spec.target}`",
+                    code="AX052",
+                    message=f"kernel {quoted(spec.kernel_id)} of `{item.axis.name}` needs the"
+                    f" group of {quoted(spec.group_axis)} on `{stack.stage.model_stage}`",
                     origin=item.settings.origin,
-                    notes=(_set_here(other),),
-                    help=f"give one of them another priority than `{spec.priority}`"
-                    f" in category `{spec.category.value}`",
+                    help=did_you_mean(spec.group_axis, stack.sizes),
                 )
+
+
+def _binding_conflict(other: StackedAxis, item: StackedAxis, spec: Binding) -> Diagnostic:
+    who, often = f"`{other.axis.name}` and `{item.axis.name}` both bind", ""
+    if other is item:
+        who, often = f"`{item.axis.name}` binds", " twice"
+    return Diagnostic(
+        code="AX023",
+        message=f"{who} {quoted(spec.target)}{often}",
+        origin=item.settings.origin,
+        notes=() if other is item else (_set_here(other),),
+        help=f"give one of them another priority than `{spec.priority}`"
+        f" in category `{spec.category.value}`",
+    )

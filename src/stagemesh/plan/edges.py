@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
+from stagemesh.config.chunks import hands_over_chunks
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings, Settings, Sourced, StageSettings
+from stagemesh.plan.edge_options import edge_options, report_idle_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.connector import ConnectorSpec
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 Edge: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Side:
     """One of the two places where the connector of an edge can be named."""
 
@@ -39,16 +41,23 @@ _SIDES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Named:
     name: str
     origin: Origin
 
 
 def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: Report) -> bool:
-    """Whether stages hand over chunks: what was said, or else yes where a stage can."""
+    """Whether outputs go out in chunks: what was said, or else yes where a stage can.
+
+    They go to the next stage; those of a pipeline of one stage go to the user.
+    """
     sources = {source for source, _ in _edges_of(pipeline)}
-    able = any(stage.produces_chunks for stage in pipeline.stages if stage.stage_id in sources)
+    able = any(
+        stage.produces_chunks
+        for stage in pipeline.stages
+        if stage.stage_id in sources or not sources
+    )
     given = settings.fields.get("async_chunk")
     if given is None or not given.value:
         return given is None and able
@@ -84,29 +93,47 @@ def plan_edges(
     named = _named_connectors(edges, settings, report)
     _report_unused(named, settings, report)
     stages = {stage.stage_id: stage for stage in pipeline.stages}
+    willing = {stage.stage_id: hands_over_chunks(stage) for stage in settings.stages}
+    limits = {(edge.source, edge.target): edge for edge in settings.edges}
     default = next(spec for spec in connectors.values() if spec.is_default)
     planned = []
+    carried: dict[str | None, list[StagePipelineConfig]] = {}
     for edge in edges:
-        chosen = settings.connectors[named[edge].name] if edge in named else None
+        chosen = settings.connectors[named[edge][0].name] if edge in named else None
         name, options = (
             (default.name, default.options())
             if chosen is None
             else (chosen.connector, chosen.options)
         )
         producer = stages[edge[0]]
-        chunked = async_chunk and producer.produces_chunks
+        carried.setdefault(None if chosen is None else chosen.name, []).append(producer)
+        chunked = async_chunk and producer.produces_chunks and willing[edge[0]]
+        limit = limits.get(edge)
         planned.append(
             EdgePlan(
                 source=edge[0],
                 target=edge[1],
                 connector=name,
                 options=plain_fields(options),
-                payload_type=producer.engine_output_type,
+                payload_type="+".join(producer.output_types),
                 bridge=_bridge_of(producer, chunked=chunked),
                 chunked=chunked,
+                window_size=None if limit is None else limit.window_size,
+                max_inflight=None if limit is None else limit.max_inflight,
+                model_options=edge_options(producer, chosen, report),
             )
         )
+    report_idle_options(settings.connectors, carried, report)
     return tuple(planned)
+
+
+def edge_reasons(edges: Iterable[EdgePlan]) -> Iterator[str]:
+    """Say which limits of edges nothing keeps yet."""
+    for edge in edges:
+        limits = {"window_size": edge.window_size, "max_inflight": edge.max_inflight}
+        for name, limit in limits.items():
+            if limit is not None:
+                yield f"edge {edge.source} -> {edge.target}: nothing acts on `{name}` yet"
 
 
 def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
@@ -118,8 +145,17 @@ def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
 
 def _named_connectors(
     edges: list[Edge], settings: Settings, report: Report
-) -> Mapping[Edge, _Named]:
-    found: dict[Edge, _Named] = {}
+) -> Mapping[Edge, list[_Named]]:
+    """Return all names of each edge that are declared; those after the first agree with it."""
+    found: dict[Edge, list[_Named]] = {}
+    for listed in settings.edges:
+        if listed.connector is None:
+            continue
+        place = _Named(name=listed.connector, origin=listed.origin)
+        if place.name in settings.connectors:
+            found[listed.source, listed.target] = [place]
+        else:
+            report.add(_undeclared(place, settings.connectors))
     for stage in settings.stages:
         for side in _SIDES:
             possible = side.keys(stage.stage_id, edges)
@@ -132,8 +168,9 @@ def _named_connectors(
                 elif name not in settings.connectors:
                     report.add(_undeclared(place, settings.connectors))
                 else:
-                    edge = possible[key]
-                    _agree(edge, found.setdefault(edge, place), place, settings.connectors, report)
+                    names = found.setdefault(possible[key], [])
+                    names.append(place)
+                    _agree(possible[key], names[0], place, settings.connectors, report)
     return found
 
 
@@ -170,7 +207,8 @@ def _agree(
     report: Report,
 ) -> None:
     one, other = declared[first.name], declared[second.name]
-    if (one.connector, one.options) != (other.connector, other.options):
+    same = one.connector == other.connector and one.options == other.options
+    if not same or one.edge_options != other.edge_options:
         report.add(
             Diagnostic(
                 code="PL032",
@@ -183,8 +221,8 @@ def _agree(
         )
 
 
-def _report_unused(named: Mapping[Edge, _Named], settings: Settings, report: Report) -> None:
-    used = {place.name for place in named.values()}
+def _report_unused(named: Mapping[Edge, list[_Named]], settings: Settings, report: Report) -> None:
+    used = {place.name for places in named.values() for place in places}
     for name, connector in settings.connectors.items():
         if name not in used:
             report.add(

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import field, fields
 from typing import Final
 
+from stagemesh.config.catalog import default_engine
 from stagemesh.config.check import hints
-from stagemesh.config.schema import StageEntry
+from stagemesh.config.kind_fields import INSTEAD, KIND_FIELDS
+from stagemesh.config.plain import plain, plain_fields
+from stagemesh.config.schema import AUTO, StageEntry
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import NoOptions, StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
-AUTO: Final = "auto"
 NO_ENGINE: Final = "none"
 
 PLANNED_FIELDS: Final = frozenset(item.name for item in fields(StageEntry))
 """Stage fields that the planner itself uses; all others are arguments of the engine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineChoice:
     """The engine of one stage with its arguments."""
 
@@ -31,8 +34,16 @@ class EngineChoice:
     """Its declaration; `None` where no engine runs this kind of stage yet."""
     args: object
     """An instance of the declaration's `options`."""
+    stage_args: Mapping[str, object] = field(default_factory=dict)
+    """Given fields of the stage's kind on which the engine does not act yet."""
+    said: Mapping[str, object] = field(default_factory=dict)
+    """All fields that were given, but those of the planner itself."""
     is_known: bool = True
     """False when a mistake was reported, so that nothing more can be said about the engine."""
+
+    def value(self, name: str) -> object:
+        """Return the value of a stage field that holds; `None` where there is none."""
+        return plain_fields(self.args).get(name, self.said.get(name))
 
 
 def choose_engine(
@@ -43,22 +54,26 @@ def choose_engine(
 ) -> EngineChoice:
     """Take the engine that was named, or the default of the stage's kind; make its arguments."""
     named = settings.fields.get("engine")
+    said = {
+        name: plain(given.value)
+        for name, given in settings.fields.items()
+        if name not in PLANNED_FIELDS
+    }
     if named is None or named.value == AUTO:
-        spec = _default(stage, engines.values())
+        spec = default_engine(stage.execution_type, engines.values())
     else:
         spec = engines.get(str(named.value))
         problem = _wrong_engine(stage, named, spec, engines)
         if problem is not None:
             report.add(problem)
-            return EngineChoice(spec=None, args=NoOptions(), is_known=False)
-    if spec is None:
-        return EngineChoice(spec=None, args=NoOptions())
-    return EngineChoice(spec=spec, args=_arguments(stage, settings, spec, report))
-
-
-def _default(stage: StagePipelineConfig, engines: Iterable[EngineSpec]) -> EngineSpec | None:
-    fitting = (spec for spec in engines if stage.execution_type in spec.default_for)
-    return min(fitting, key=lambda spec: spec.name, default=None)
+            return EngineChoice(spec=None, args=NoOptions(), said=said, is_known=False)
+    taken, left = _split(settings, spec)
+    return EngineChoice(
+        spec=spec,
+        args=NoOptions() if spec is None else _arguments(stage, taken, spec, report),
+        stage_args=_stage_args(stage, left, spec, engines, report),
+        said=said,
+    )
 
 
 def _wrong_engine(
@@ -87,21 +102,82 @@ def _wrong_engine(
     return None
 
 
-def _arguments(
-    stage: StagePipelineConfig, settings: StageSettings, spec: EngineSpec, report: Report
-) -> object:
-    allowed = {item.name for item in fields(spec.options)}
+def _split(
+    settings: StageSettings, spec: EngineSpec | None
+) -> tuple[Mapping[str, Sourced[object]], Mapping[str, Sourced[object]]]:
+    """Return the given fields that are arguments of the engine, and the others."""
+    options = set() if spec is None else {item.name for item in fields(spec.options)}
     given = {name: value for name, value in settings.fields.items() if name not in PLANNED_FIELDS}
+    return (
+        {name: value for name, value in given.items() if name in options},
+        {name: value for name, value in given.items() if name not in options},
+    )
+
+
+def _stage_args(
+    stage: StagePipelineConfig,
+    given: Mapping[str, Sourced[object]],
+    spec: EngineSpec | None,
+    engines: Mapping[str, EngineSpec],
+    report: Report,
+) -> Mapping[str, object]:
+    """Return the fields of the stage's kind; every other one is nobody's and is reported."""
+    kind = stage.execution_type
+    own = {
+        item.name
+        for declared, kinds in KIND_FIELDS.items()
+        if kind in kinds
+        for item in fields(declared)
+    }
     for name, value in given.items():
-        if name not in allowed:
-            report.add(
-                Diagnostic(
-                    code="PL022",
-                    message=f"engine `{spec.name}` of `{stage.model_stage}` takes no `{name}`",
-                    origin=value.origin,
-                    help=did_you_mean(name, allowed),
-                )
-            )
+        if name not in own:
+            report.add(_nobodys(stage, name, value, spec, engines, own))
+    return {name: plain(value.value) for name, value in sorted(given.items()) if name in own}
+
+
+def _nobodys(
+    stage: StagePipelineConfig,
+    name: str,
+    value: Sourced[object],
+    spec: EngineSpec | None,
+    engines: Mapping[str, EngineSpec],
+    own: Collection[str],
+) -> Diagnostic:
+    """Say who would take the field, or else what is taken here."""
+    kind = stage.execution_type
+    owners = [kinds for declared, kinds in KIND_FIELDS.items() if name in hints(declared)]
+    if owners:
+        kinds = ", ".join(sorted(f"`{each.value}`" for each in owners[0]))
+        return Diagnostic(
+            code="PL027",
+            message=f"`{stage.model_stage}` is a `{kind.value}` stage, which has no `{name}`",
+            origin=value.origin,
+            help=INSTEAD.get(name, f"`{name}` is a field of {kinds} stages; leave it out"),
+        )
+    takers = [
+        each.name for each in engines.values() if kind in each.runs and name in hints(each.options)
+    ]
+    engine = "no engine" if spec is None else f"engine `{spec.name}`"
+    options = set() if spec is None else set(hints(spec.options))
+    help_text = did_you_mean(name, options | set(own))
+    if takers:
+        help_text = "engines that take it: " + ", ".join(f"`{each}`" for each in sorted(takers))
+    return Diagnostic(
+        code="PL022",
+        message=f"{engine} of `{stage.model_stage}` takes `{name}`"
+        if spec is None
+        else f"{engine} of `{stage.model_stage}` takes no `{name}`",
+        origin=value.origin,
+        help=help_text,
+    )
+
+
+def _arguments(
+    stage: StagePipelineConfig,
+    given: Mapping[str, Sourced[object]],
+    spec: EngineSpec,
+    report: Report,
+) -> object:
     taken = {
         name: typed(
             hints(spec.options)[name],
@@ -111,7 +187,6 @@ def _arguments(
             report,
         )
         for name, value in given.items()
-        if name in allowed
     }
     if UNSET in taken.values():
         return NoOptions()

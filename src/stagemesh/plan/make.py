@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import field
 
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.checkpoint import Checkpoint
 from stagemesh.config.document import Document
-from stagemesh.config.environment import check_environment
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.config.load import load
-from stagemesh.plan.build import PlanRequest, build
-from stagemesh.plan.devices import devices_from
-from stagemesh.plan.values import CheckpointPlan, Plan
+from stagemesh.config.load import Loaded
+from stagemesh.plan.build import PlanRequest, PlanResult, build
+from stagemesh.plan.prepare import prepare
+from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Made:
     """A plan, or what stands against it, with the sources for showing lines at fault."""
 
@@ -27,37 +26,30 @@ class Made:
     """Everything found, warnings too."""
     documents: tuple[Document, ...]
     """What was read."""
+    loaded: Loaded | None = field(default=None, compare=False)
+    """What the plan was made from; `None` when nothing could be read."""
 
 
 def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made:
     """Read, check and plan; every mistake of every input is told at once."""
     catalog = Catalog.installed() if catalog is None else catalog
-    loaded = load(inputs, catalog)
-    devices = devices_from(inputs.devices, host)
-    # a malformed variable may also have been in the way of reading
-    diagnostics = list(dict.fromkeys((*check_environment(), *loaded.diagnostics)))
-    if isinstance(devices, Diagnostic):
-        diagnostics.append(devices)
-        return Made(plan=None, diagnostics=tuple(diagnostics), documents=loaded.documents)
-    if loaded.pipeline is None or loaded.settings is None or loaded.checkpoint is None:
-        return Made(plan=None, diagnostics=tuple(diagnostics), documents=loaded.documents)
-    request = PlanRequest(
-        pipeline=loaded.pipeline,
-        settings=loaded.settings,
-        checkpoint=_checkpoint_plan(loaded.checkpoint),
-        facts=loaded.checkpoint.facts,
-        devices=devices,
-    )
-    result = build(request, catalog)
-    diagnostics.extend(result.diagnostics)
-    failed = any(found.is_error for found in diagnostics)
+    prepared = prepare(inputs, host, catalog)
+    plan, found = None, prepared.diagnostics
+    if prepared.request is not None:
+        result = build(prepared.request, catalog)
+        plan, found = result.plan, (*found, *_helped(result, prepared.request, catalog))
     return Made(
-        plan=None if failed else result.plan,
-        diagnostics=tuple(diagnostics),
-        documents=loaded.documents,
+        plan=None if any(each.is_error for each in found) else plan,
+        diagnostics=found,
+        documents=prepared.documents,
+        loaded=prepared.loaded,
     )
 
 
-def _checkpoint_plan(checkpoint: Checkpoint) -> CheckpointPlan:
-    """Say in the plan's words which checkpoint was read."""
-    return CheckpointPlan(path=str(checkpoint.path), config_hash=checkpoint.config_hash)
+def _helped(result: PlanResult, request: PlanRequest, catalog: Catalog) -> tuple[Diagnostic, ...]:
+    """Add the layout that would fit to what stands against one that does not."""
+    if result.plan is not None:
+        return result.diagnostics
+    from stagemesh.plan.fit.suggest import with_suggestion  # noqa: PLC0415  only when it fails
+
+    return with_suggestion(result.diagnostics, request, catalog)

@@ -45,16 +45,19 @@ def sampling(
     if not choice.is_known:
         return {}
     whose, forced = f"stage `{stage.model_stage}`", stage.sampling_constraints
-    kinds = [stage.params]
-    if choice.spec is not None:
+    given = settings.fields.get("default_sampling_params")
+    if choice.spec is None:
+        taken = {} if given is None else dict(cast("Mapping[str, object]", given.value))
+        if taken:
+            report.skip(f"request parameters of {whose}: no engine says what it takes")
+    else:
         kinds = [choice.spec.params, stage.params]
         origin = Origin(layer=Layer.PIPELINE, source=f"`sampling_constraints` of {whose}")
         forced = _checked(Sourced(value=forced, origin=origin), kinds, whose, report)
-    given = settings.fields.get("default_sampling_params")
-    taken = _checked(given, kinds, whose, report)
+        taken = _checked(given, kinds, whose, report)
     merged = constrained(taken, forced)
     for name, value in taken.items():
-        replaced = merged[name] != plain(value) and not isinstance(merged[name], tuple)
+        replaced = merged[name] != plain(value) and not isinstance(merged[name], tuple | Mapping)
         if given is not None and replaced:
             report.add(_forced(f"{stage.model_stage}.{name}", merged[name], _origin(given, name)))
     return merged
@@ -73,14 +76,39 @@ def _forced(label: str, value: object, origin: Origin) -> Diagnostic:
 def constrained(
     given: Mapping[str, object], constraints: Mapping[str, object]
 ) -> Mapping[str, object]:
-    """Overlay constraints: lists are appended without duplicates, everything else is replaced."""
+    """Overlay constraints: lists are appended without duplicates, mappings are merged by key.
+
+    Everything else is replaced.
+    """
     result = {name: plain(value) for name, value in given.items()}
     for name, required in constraints.items():
         forced, own = plain(required), result.get(name)
         if isinstance(forced, tuple) and isinstance(own, tuple):
-            forced = tuple(dict.fromkeys((*own, *forced)))
+            forced = _each_once((*own, *forced))
+        elif isinstance(forced, Mapping) and isinstance(own, Mapping):
+            forced = constrained(own, forced)
         result[name] = forced
     return result
+
+
+def _each_once(items: tuple[object, ...]) -> tuple[object, ...]:
+    """Drop what comes again; members may be of any kind."""
+    kept: dict[str, object] = {}
+    for item in items:
+        kept.setdefault(repr(item), item)
+    return tuple(kept.values())
+
+
+def by_key(lower: Mapping[str, object], upper: Mapping[str, object]) -> dict[str, object]:
+    """Lay parameters over others: mappings are merged by key, everything else is replaced."""
+    merged = dict(lower)
+    for name, value in upper.items():
+        below = merged.get(name)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[name] = by_key(below, value)
+        else:
+            merged[name] = value
+    return merged
 
 
 def _checked(

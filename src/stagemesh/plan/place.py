@@ -10,7 +10,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stagemesh.config.settings import Sourced
@@ -18,6 +17,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 
 DeviceIds: TypeAlias = tuple[int, ...]
@@ -27,7 +27,7 @@ _MAX_DEVICES: Final = 10**5
 """Devices that a plan may use where their number is free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wish:
     """What one stage needs."""
 
@@ -43,13 +43,20 @@ class Wish:
     """The devices that it lists, such as `0,1`."""
     rank_bytes: int | None
     """Memory of one rank, when it is known."""
+    share: float | None = None
+    """Share of a device that one rank may use, when it has one."""
     placed: tuple[DeviceIds, ...] | None = None
     """Where its replicas lie already, for a plan that was read back."""
     notes: tuple[Note, ...] = ()
     """Where the sizes were set that make up ranks and replicas."""
 
+    def need(self, memory: int | None) -> int:
+        """Bytes to keep free for one rank on a device of `memory` bytes, all of its share."""
+        reserved = 0 if self.share is None or memory is None else int(self.share * memory)
+        return max(self.rank_bytes or 0, reserved)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Placement:
     """Where everything lies."""
 
@@ -60,34 +67,47 @@ class Placement:
 
 
 class _Load:
-    """What lies on the devices so far: bytes, ranks, and the bytes of each stage."""
+    """What lies on the devices so far: bytes, shares of their memory, and ranks."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int | None) -> None:
+        self.memory = memory
         self.bytes: dict[int, int] = {}
+        self.shares: dict[int, float] = {}
         self.ranks: dict[int, int] = {}
-        self.stages: dict[int, dict[str, int]] = {}
 
     def copy(self) -> _Load:
         """Return one to try a placement on."""
-        trial = _Load()
-        trial.bytes, trial.ranks = dict(self.bytes), dict(self.ranks)
+        trial = _Load(self.memory)
+        trial.bytes, trial.shares = dict(self.bytes), dict(self.shares)
+        trial.ranks = dict(self.ranks)
         return trial
 
     def put(self, wish: Wish, replicas: Sequence[DeviceIds]) -> None:
         for device in itertools.chain.from_iterable(replicas):
-            amount = wish.rank_bytes or 0
-            self.bytes[device] = self.bytes.get(device, 0) + amount
+            self.bytes[device] = self.bytes.get(device, 0) + wish.need(self.memory)
+            self.shares[device] = self.shares.get(device, 0.0) + (wish.share or 0.0)
             self.ranks[device] = self.ranks.get(device, 0) + 1
-            held = self.stages.setdefault(device, {})
-            held[wish.stage] = held.get(wish.stage, 0) + amount
+
+    def has_room(self, wish: Wish, device: int) -> bool:
+        """Whether one more rank fits on a device, as far as anything is known."""
+        if exceeds(self.shares.get(device, 0.0) + (wish.share or 0.0)):
+            return False
+        wanted = self.bytes.get(device, 0) + wish.need(self.memory)
+        return self.memory is None or wanted <= self.memory
 
     def key(self, device: int) -> tuple[int, int, int]:
         return (self.bytes.get(device, 0), self.ranks.get(device, 0), device)
 
 
+def exceeds(share: float) -> bool:
+    """Whether a sum of shares is more than a whole device, apart from rounding."""
+    return round(share, 6) > 1
+
+
 def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement:
     """Place every stage; what does not fit is reported."""
-    load = _Load()
+    known = None if devices.count is None else devices.resolved(devices.count).memory_bytes
+    load = _Load(known)
     placed: dict[int, tuple[DeviceIds, ...]] = {}
     for bound in (True, False):
         for wish in wishes:
@@ -97,10 +117,10 @@ def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement
                     load.put(wish, replicas)
                     placed[wish.stage_id] = replicas
     if devices.count is None:
-        _check_gaps(load, wishes, report)
+        _check_gaps(placed, wishes, report)
     count = devices.count if devices.count is not None else max(load.ranks, default=0) + 1
     resolved = devices.resolved(count)
-    _check_memory(load, resolved, devices, wishes, report)
+    _check_memory(placed, resolved, devices, wishes, report)
     return Placement(replicas=placed, devices=resolved)
 
 
@@ -139,11 +159,10 @@ def _place_listed(
 ) -> tuple[DeviceIds, ...] | None:
     """Cut a list for all replicas into slices, or repeat a list for one replica."""
     texts = [text.strip() for text in listed.value.split(",")]
-    limit = _MAX_DEVICES if devices.count is None else devices.count
     ids = tuple(int(text[-_DIGITS:]) for text in texts)
     problem = (
         _wrong_count(wish, len(ids), listed.origin)
-        or _outside(wish, listed.origin, texts, limit)
+        or _outside(wish, listed.origin, texts, devices)
         or _wrong_ids(wish, ids, listed.origin)
     )
     if problem is not None:
@@ -155,7 +174,7 @@ def _place_listed(
     replicas = tuple(
         tuple(replica * world + each for each in ids) for replica in range(wish.num_replicas)
     )
-    beyond = _outside(wish, listed.origin, [str(each) for each in replicas[-1]], limit)
+    beyond = _outside(wish, listed.origin, [str(each) for each in replicas[-1]], devices)
     if beyond is not None:
         report.add(beyond)
         return None
@@ -177,8 +196,12 @@ def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
     )
 
 
-def _outside(wish: Wish, origin: Origin, texts: Sequence[str], limit: int) -> Diagnostic | None:
+def _outside(
+    wish: Wish, origin: Origin, texts: Sequence[str], devices: Devices
+) -> Diagnostic | None:
     """Find an id that no device has; ids of absurd length are never turned into numbers."""
+    limit = _MAX_DEVICES if devices.count is None else devices.count
+    called = ",".join(devices.ids[:limit])
     for text in texts:
         digits = text.lstrip("0")
         if len(digits) > _DIGITS or int(digits or "0") >= limit:
@@ -188,7 +211,8 @@ def _outside(wish: Wish, origin: Origin, texts: Sequence[str], limit: int) -> Di
                 message=f"`{wish.stage}` asks for device `{shown}`, and there are `{limit}`",
                 origin=origin,
                 notes=wish.notes,
-                help=f"devices are numbered from `0` to `{limit - 1}`",
+                help=f"devices are numbered from `0` to `{limit - 1}`"
+                + (f"; visible are `{called}`" if called else ""),
             )
     return None
 
@@ -223,7 +247,7 @@ def _place_freely(
         chosen = (
             _fresh(wish.world, trial)
             if devices.count is None
-            else _least_loaded(wish, devices.count, devices, trial)
+            else _least_loaded(wish, devices.count, trial)
         )
         if len(chosen) < wish.world:
             report.add(_no_room(wish, devices, len(chosen)))
@@ -238,13 +262,13 @@ def _fresh(world: int, load: _Load) -> DeviceIds:
     return tuple(itertools.islice(unused, world))
 
 
-def _least_loaded(wish: Wish, count: int, devices: Devices, load: _Load) -> DeviceIds:
-    memory, need = devices.resolved(count).memory_bytes, wish.rank_bytes or 0
-    having_room = (
-        device
-        for device in range(count)
-        if memory is None or load.bytes.get(device, 0) + need <= memory
-    )
+def _least_loaded(wish: Wish, count: int, load: _Load) -> DeviceIds:
+    """Return devices that nothing lies on, or else those with the least on them."""
+    unused = (device for device in range(count) if device not in load.ranks)
+    fresh = tuple(itertools.islice(unused, wish.world))
+    if len(fresh) == wish.world and load.has_room(wish, fresh[0]):
+        return fresh
+    having_room = (device for device in range(count) if load.has_room(wish, device))
     return tuple(sorted(sorted(having_room, key=load.key)[: wish.world]))
 
 
@@ -257,59 +281,86 @@ def _no_room(wish: Wish, devices: Devices, found: int) -> Diagnostic:
             notes=wish.notes,
             help="give more devices with `--devices`, or make the axes of the stage smaller",
         )
+    need = wish.need(devices.resolved(count).memory_bytes)
+    wanted = size_text(need) if need or wish.share is None else f"`{wish.share:g}` of the memory"
     return Diagnostic(
         code="PL015",
-        message=f"`{wish.stage}` needs {size_text(wish.rank_bytes or 0)} on `{wish.world}` devices,"
-        f" and `{found}` have room",
+        message=f"`{wish.stage}` needs {wanted} on `{wish.world}` devices, and `{found}` have room",
         notes=wish.notes,
-        help=_more_memory(devices, wish.rank_bytes or 0),
+        help=_more_memory(devices, need),
     )
 
 
-def _check_gaps(load: _Load, wishes: Sequence[Wish], report: Report) -> None:
+def _check_gaps(
+    placed: Mapping[int, tuple[DeviceIds, ...]], wishes: Sequence[Wish], report: Report
+) -> None:
     """Where devices are as many as the plan needs, an id that none uses is a slip of the pen."""
-    last = max(load.ranks, default=0)
-    skipped = next((device for device in range(last) if device not in load.ranks), None)
+    held = _held(placed, wishes)
+    last = max(held, default=0)
+    skipped = next((device for device in range(last) if device not in held), None)
     if skipped is None:
         return
-    origins = {wish.stage: wish.listed.origin for wish in wishes if wish.listed is not None}
+    origins = [wish.listed.origin for wish in held[last] if wish.listed is not None]
     report.add(
         Diagnostic(
             code="PL017",
             message=f"device `{last}` is used and device `{skipped}` is not",
-            origin=next((origins[stage] for stage in load.stages[last]), None),
+            origin=next(iter(origins), None),
             help="number devices from `0` without gaps, or say how many there are with `--devices`",
         )
     )
 
 
+def _held(
+    placed: Mapping[int, tuple[DeviceIds, ...]], wishes: Sequence[Wish]
+) -> Mapping[int, list[Wish]]:
+    """Return what lies on each device that is used: the wish of every rank there."""
+    held: dict[int, list[Wish]] = {}
+    for wish in wishes:
+        for device in itertools.chain.from_iterable(placed.get(wish.stage_id, ())):
+            held.setdefault(device, []).append(wish)
+    return held
+
+
 def _check_memory(
-    load: _Load, resolved: DevicesPlan, devices: Devices, wishes: Sequence[Wish], report: Report
+    placed: Mapping[int, tuple[DeviceIds, ...]],
+    resolved: DevicesPlan,
+    devices: Devices,
+    wishes: Sequence[Wish],
+    report: Report,
 ) -> None:
     """Report every set of stages that is too much for a device, once."""
     memory = resolved.memory_bytes
     if memory is None:
         return
-    origins = {wish.stage: wish.listed.origin for wish in wishes if wish.listed is not None}
     told: set[frozenset[str]] = set()
-    for device, total in sorted(load.bytes.items()):
-        held = load.stages[device]
-        if total <= memory or frozenset(held) in told:
+    for device, ranks in sorted(_held(placed, wishes).items()):
+        names = frozenset(rank.stage for rank in ranks)
+        total = sum(rank.need(memory) for rank in ranks)
+        if total <= memory or names in told:
             continue
-        told.add(frozenset(held))
-        report.add(
-            Diagnostic(
-                code="PL016",
-                message=f"device `{device}` has {size_text(memory)},"
-                f" and its stages need {size_text(total)}",
-                origin=next((origins[stage] for stage in held if stage in origins), None),
-                notes=tuple(
-                    Note(message=f"`{stage}` takes {size_text(amount)}", origin=origins.get(stage))
-                    for stage, amount in held.items()
-                ),
-                help=_more_memory(devices, total),
-            )
-        )
+        told.add(names)
+        if not exceeds(sum(rank.share or 0.0 for rank in ranks)):  # else a rule tells of them
+            report.add(_too_much(device, ranks, memory, devices))
+
+
+def _too_much(device: int, ranks: Sequence[Wish], memory: int, devices: Devices) -> Diagnostic:
+    total = sum(rank.need(memory) for rank in ranks)
+    amounts: dict[str, int] = {}
+    for rank in ranks:
+        amounts[rank.stage] = amounts.get(rank.stage, 0) + rank.need(memory)
+    origins = {rank.stage: rank.listed.origin for rank in ranks if rank.listed is not None}
+    return Diagnostic(
+        code="PL016",
+        message=f"device `{device}` has {size_text(memory)},"
+        f" and its stages need {size_text(total)}",
+        origin=next((origins[stage] for stage in amounts if stage in origins), None),
+        notes=tuple(
+            Note(message=f"`{stage}` takes {size_text(amount)}", origin=origins.get(stage))
+            for stage, amount in amounts.items()
+        ),
+        help=_more_memory(devices, total),
+    )
 
 
 def _more_memory(devices: Devices, need: int) -> str:

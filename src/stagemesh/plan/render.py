@@ -1,192 +1,220 @@
-"""A plan as text for people. Plain characters carry everything; the data is `Plan` itself."""
+"""A plan as text for people. Plain characters carry everything; the data is `Plan` itself.
+
+What is shown by default lets the layout be seen at a glance; `details.py` has the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from stagemesh.plan.diagnostics import plural, printable
+from stagemesh.plan.launch import launch_lines
 from stagemesh.plan.place import size_text
-from stagemesh.plan.values import Plan, StagePlan, ValuePlan
+from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
+from stagemesh.plan.table import printable, table, wrapped
+from stagemesh.plan.tally import is_changed, tally
+from stagemesh.plan.values import EdgePlan, MemoryPlan, Plan, StagePlan, ValuePlan
+from stagemesh.plan.words import plural, value_text
+from stagemesh.spec.axis import WorldRole
+
+CHANGED: Final = "~"
+"""Marks what is not as the model ships it."""
+_LEGEND: Final = f"({CHANGED} changed from the model's default)"
+_OWN: Final = "model default"
+_LINE: Final = re.compile(r"(:[0-9]+){1,2}$")
 
 
-def plan_text(plan: Plan) -> str:
-    """Render the plan: stages, ranks, edges, routing, values, and why it cannot be run."""
-    blocks = [
-        [_headline(plan)],
-        list(_stages(plan)),
-        list(_ranks(plan)),
-        list(_groups(plan)),
-        list(_edges(plan)),
-        list(_routing(plan)),
-        list(_memory(plan)),
-        list(_values(plan)),
-        [f"not checked  {printable(sentence)}" for sentence in plan.skipped_checks],
-        [f"cannot run   {printable(reason)}" for reason in plan.not_runnable],
-    ]
+def plan_text(plan: Plan, width: int | None = None) -> str:
+    """Render what must be seen at a glance: stages, edges, routing, memory, what is missing."""
+    blocks = [*_overview(plan, width), list(_facts(plan, width)), wrapped(_counts(plan), width)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def plan_summary(plan: Plan) -> str:
+def plan_summary(plan: Plan, width: int | None = None) -> str:
     """Render the headline and the table of stages alone."""
-    return "\n\n".join([_headline(plan), "\n".join(_stages(plan))]) + "\n"
+    return "\n\n".join("\n".join(block) for block in _overview(plan, width)) + "\n"
 
 
-def _headline(plan: Plan) -> str:
+def shown_path(path: str) -> str:
+    """Write a path of a stage's value as people do: `tp` rather than `axes.tp.size`."""
+    return path.removeprefix("axes.").removesuffix(".size") if path.startswith("axes.") else path
+
+
+def _overview(plan: Plan, width: int | None) -> list[list[str]]:
+    return [_headline(plan, width), list(_stages(plan, width))]
+
+
+def _headline(plan: Plan, width: int | None) -> list[str]:
     replicas = sum(len(stage.replicas) for stage in plan.stages)
     imaginary = "imaginary " if plan.devices.imaginary else ""
     memory = plan.devices.memory_bytes
     each = "" if memory is None else f", {size_text(memory)} each"
-    return (
+    headline = printable(
         f"Plan for {plan.pipeline}: {plural(len(plan.stages), 'stage')},"
         f" {plural(replicas, 'replica')}, {plan.devices.count} {imaginary}{plan.devices.kind}"
         f" {'device' if plan.devices.count == 1 else 'devices'}{each}"
     )
+    if not any(map(_is_marked, plan.stages)):
+        return wrapped(headline, width)
+    both = f"{headline}   {_LEGEND}"
+    if width is None or len(both) <= width:
+        return [both]
+    return [*wrapped(headline, width), _LEGEND]
 
 
-def _stages(plan: Plan) -> Iterator[str]:
-    rows = [("stage", "engine", "axes", "ranks x replicas", "devices", "from")]
+def _is_marked(stage: StagePlan) -> bool:
+    return any(map(is_changed, stage.values.values()))
+
+
+def _stages(plan: Plan, width: int | None) -> Iterator[str]:
+    marks = any(map(_is_marked, plan.stages))
+    blank = "  " if marks else ""
+    rows = [(f"{blank}stage", "engine", "axes", "ranks x replicas", "devices", "from")]
     rows += [
         (
-            stage.name,
+            f"{CHANGED} {stage.name}" if _is_marked(stage) else f"{blank}{stage.name}",
             stage.engine,
             " ".join(f"{axis.axis}={axis.size}" for axis in stage.axes) or "-",
             f"{stage.world_size} x {len(stage.replicas)}",
-            " | ".join(
-                ",".join(str(rank.device) for rank in replica.ranks) for replica in stage.replicas
-            ),
+            devices_text(stage),
             ", ".join(_sources(stage)) or "automatic",
         )
         for stage in plan.stages
     ]
-    return table(rows)
+    return table(rows, width, headed=True)
+
+
+def devices_text(stage: StagePlan) -> str:
+    """Write the devices of every replica: `0-3 | 4-7`."""
+    each = ([rank.device for rank in replica.ranks] for replica in stage.replicas)
+    return " | ".join(",".join(_runs(devices)) for devices in each)
+
+
+def _runs(devices: list[int]) -> Iterator[str]:
+    """Write three or more ids in a row as their ends."""
+    rest = list(devices)
+    while rest:
+        length = next(
+            (at for at in range(1, len(rest)) if rest[at] != rest[0] + at),
+            len(rest),
+        )
+        run, rest = rest[:length], rest[length:]
+        yield f"{run[0]}-{run[-1]}" if length > 2 else ",".join(map(str, run))  # noqa: PLR2004
 
 
 def _sources(stage: StagePlan) -> list[str]:
-    """Where the layout of a stage was written: the sizes of its axes, and its devices."""
-    laid_out = [
-        value.origin
-        for path, value in stage.values.items()
-        if path == "devices" or (path.startswith("axes.") and path.endswith(".size"))
-    ]
-    return list(dict.fromkeys(laid_out))
+    """Say where the stage was changed: places of its layout, files of all else."""
+    changed = {path: value for path, value in stage.values.items() if is_changed(value)}
+    layout = [value.origin for path, value in changed.items() if _is_layout(path)]
+    places = list(dict.fromkeys(layout))
+    named = {_LINE.sub("", place) for place in places}
+    others = dict.fromkeys(_LINE.sub("", value.origin) for value in changed.values())
+    places += [source for source in others if source not in named]
+    return places or ([_OWN] if stage.values else [])
 
 
-def _ranks(plan: Plan) -> Iterator[str]:
-    """Devices and coordinates of the ranks, for stages that have more than one in a replica."""
-    rows = [
-        (
-            "ranks",
-            f"{stage.name}[{replica.index}] rank {rank.rank}",
-            f"device {rank.device}",
-            " ".join(f"{axis}={coord}" for axis, coord in rank.coords.items()),
-        )
-        for stage in plan.stages
-        if stage.world_size > 1
-        for replica in stage.replicas
-        for rank in replica.ranks
-    ]
-    return table(rows)
+def _is_layout(path: str) -> bool:
+    return path == "devices" or (path.startswith("axes.") and path.endswith(".size"))
 
 
-def _groups(plan: Plan) -> Iterator[str]:
-    rows = [
-        (
-            "groups",
-            f"{stage.name} {axis.axis}",
-            " ".join(f"[{','.join(map(str, group))}]" for group in axis.groups),
-        )
-        for stage in plan.stages
-        if stage.world_size > 1
-        for axis in stage.axes
-        if axis.groups
-    ]
-    return table(rows)
+def _facts(plan: Plan, width: int | None) -> Iterator[str]:
+    """Render everything else that matters, a line each."""
+    rows = [("changed", text) for text in _pipeline_changes(plan)]
+    rows += [("launch", text) for text in launch_lines(plan)]
+    rows += [("edges", text) for text in _chains(plan)]
+    rows += [("routing", text) for text in _policies(plan.stages)]
+    rows += [("memory", text) for text in _memory(plan)]
+    for place, name, text in (*device_rows(plan), *session_rows(plan), *setup_rows(plan)):
+        rows.append((place, f"{name}: {text}"))
+    rows += [("not checked", sentence) for sentence in plan.skipped_checks]
+    rows += [("cannot run", reason) for reason in plan.not_runnable]
+    return table(rows, width)
 
 
-def _edges(plan: Plan) -> Iterator[str]:
+def _pipeline_changes(plan: Plan) -> Iterator[str]:
+    for path, value in plan.values.items():
+        if is_changed(value):
+            yield f"{path} = {value_text(value.value)} ({value.origin})"
+
+
+def _chains(plan: Plan) -> Iterator[str]:
+    """Write edges that follow each other in one line, as long as they hand over alike."""
     names = {stage.stage_id: stage.name for stage in plan.stages}
-    rows = [
-        (
-            "edges",
-            f"{names[edge.source]} -> {names[edge.target]}",
-            edge.connector,
-            f"{edge.payload_type} {'by chunk' if edge.chunked else 'whole'}",
-        )
-        for edge in plan.edges
-    ]
-    return table(rows)
+    left = list(plan.edges)
+    while left:
+        chain = [left.pop(0)]
+        while (following := _following(chain[-1], left)) is not None:
+            left.remove(following)
+            chain.append(following)
+        hops = "".join(f" -{edge.connector}-> {names[edge.target]}" for edge in chain)
+        how = "by chunk" if chain[0].chunked else "whole"
+        yield f"{names[chain[0].source]}{hops} ({how})"
 
 
-def _routing(plan: Plan) -> Iterator[str]:
-    rows = [
-        (
-            "routing",
-            f"{stage.name} {axis.axis}",
-            (
-                f"{axis.routing.name}{_args(axis.routing.args)}"
-                f" -> {axis.aggregation.name}{_args(axis.aggregation.args)}"
-            ),
-            axis.owner,
-        )
-        for stage in plan.stages
-        for axis in stage.axes
-    ]
-    return table(rows)
+def _following(edge: EdgePlan, left: Iterable[EdgePlan]) -> EdgePlan | None:
+    alike = (each for each in left if each.chunked is edge.chunked)
+    return next((each for each in alike if each.source == edge.target), None)
 
 
-def _args(args: Mapping[str, object]) -> str:
-    return f"({', '.join(str(value) for value in args.values())})" if args else ""
+def _policies(stages: Iterable[StagePlan]) -> Iterator[str]:
+    """Say how requests are spread, wherever there is a choice."""
+    for stage in stages:
+        for axis in stage.axes:
+            policy = axis.routing.args.get("policy")
+            if policy is not None and axis.size > 1:
+                is_stage = axis.role == WorldRole.MULTIPLIES_REPLICAS.value
+                yield f"{stage.name}{'' if is_stage else f' {axis.axis}'}: {policy}"
 
 
 def _memory(plan: Plan) -> Iterator[str]:
-    rows = [
-        (
-            "memory",
-            stage.name,
-            f"{size_text(memory.weights + memory.cache + memory.workspace)} a rank",
-            (
-                f"weights {size_text(memory.weights)}, cache {size_text(memory.cache)},"
-                f" workspace {size_text(memory.workspace)}"
-            ),
-        )
-        for stage in plan.stages
-        if (memory := stage.memory) is not None
-    ]
-    return table(rows)
+    used: dict[int, int] = {}
+    known = [(stage, stage.memory) for stage in plan.stages if stage.memory is not None]
+    for stage, memory in known:
+        for replica in stage.replicas:
+            for rank in replica.ranks:
+                used[rank.device] = used.get(rank.device, 0) + memory.total
+        yield f"{stage.name}: {size_text(memory.total)} a rank ({_parts(memory)})"
+    capacity = plan.devices.memory_bytes
+    if capacity is not None and len(known) == len(plan.stages):
+        fullest = max(used, key=lambda device: (used[device], -device))
+        yield f"fullest device: {fullest}, {size_text(used[fullest])} of {size_text(capacity)}"
 
 
-def _values(plan: Plan) -> Iterator[str]:
-    rows = [("values", *_value(path, value)) for path, value in plan.values.items()]
-    rows += [
-        ("values", *_value(f"{stage.name}.{path}", value))
+def _parts(memory: MemoryPlan) -> str:
+    parts = (
+        f"weights {size_text(memory.weights)}, cache {size_text(memory.cache)},"
+        f" workspace {size_text(memory.workspace)}"
+    )
+    return f"{parts}, context {size_text(memory.context)}" if memory.context else parts
+
+
+def _counts(plan: Plan) -> str:
+    counts = tally(plan)
+    told = (
+        f"{plural(counts.files, 'value')} from files, {counts.command_line} from the command line,"
+        f" {plural(counts.defaults, 'default')}."
+        if counts.files or counts.command_line
+        else f"nothing is changed: {plural(counts.defaults, 'default')}."
+    )
+    return f"{told} `stagemesh explain {_telling(plan)}` with the same arguments shows why."
+
+
+def _telling(plan: Plan) -> str:
+    """Name a value worth explaining: an axis that was changed, else what was, else a stage."""
+    changed = [
+        (not path.startswith("axes."), f"{stage.name}.{shown_path(path)}")
         for stage in plan.stages
         for path, value in stage.values.items()
+        if is_changed(value)
     ]
-    return table(rows)
+    return min(changed, key=lambda each: each[0], default=(0, plan.stages[0].name))[1]
 
 
-def _value(path: str, value: ValuePlan) -> tuple[str, str, str]:
-    replaced = "".join(f"; replaces {_show(old)} of {place}" for old, place in value.superseded)
-    return (f"{path} = {_show(value.value)}", value.layer, f"{value.origin}{replaced}")
-
-
-def _show(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_show(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, tuple):
-        return ",".join(_show(inner) for inner in value)
-    return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align cells in columns; the first cell of a row that repeats the one above stays empty."""
-    cleaned = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
-    above = ""
-    for row in cleaned:
-        head, above = ("" if row[0] == above else row[0]), row[0]
-        yield "  ".join(_padded([head, *row[1:]], widths)).rstrip()
-
-
-def _padded(cells: Iterable[str], widths: Iterable[int]) -> Iterator[str]:
-    return (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+def value_line(path: str, value: ValuePlan) -> tuple[str, str]:
+    """Cells of a value: what it is, and where it came from with what it replaced."""
+    replaced = "".join(
+        f"; replaces {value_text(old.value)} of {old.origin}" for old in value.superseded
+    )
+    origin = value.origin if value.origin == value.layer else f"{value.layer}: {value.origin}"
+    return (f"{path} = {value_text(value.value)}", f"{origin}{replaced}")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stagemesh.spec.diagnostic import Diagnostic
 
 
 class Report:
     """Collects diagnostics and skipped checks in the order they were found, each once."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, skipped: Iterable[str] = ()) -> None:
+        """Start with what was skipped before."""
         self._found: dict[Diagnostic, None] = {}
-        self._skipped: dict[str, None] = {}
+        self._skipped: dict[str, None] = dict.fromkeys(skipped)
 
     def add(self, *diagnostics: Diagnostic) -> None:
         """Keep diagnostics."""
         self._found.update(dict.fromkeys(diagnostics))
 
-    def skip(self, sentence: str) -> None:
-        """Keep that a check could not be made."""
-        self._skipped[sentence] = None
+    def skip(self, *sentences: str) -> None:
+        """Keep that checks could not be made."""
+        self._skipped.update(dict.fromkeys(sentences))
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from stagemesh.plan.devices import Devices
+from stagemesh.plan.edges import edge_reasons
+from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.rules.frontends import num_frontends
+from stagemesh.plan.stack import StackedAxis
 from stagemesh.plan.stage import StageDraft
+from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.axis import WorldRole
-from stagemesh.spec.pipeline import PipelineConfig
+from stagemesh.spec.engine import EngineSpec
+from stagemesh.spec.hooks import LayerHookSpec
+from stagemesh.spec.patterns import ROUTED_POLICIES, RouteByStage
+
+_DECIDED: Final = frozenset(
+    {
+        "model_runner",
+        "distributed_executor_backend",
+        "numa_bind",
+        "numa_bind_nodes",
+        "numa_bind_cpus",
+    }
+)
+"""Fields that are no affair of an engine: the plan has decided what they come to."""
+_AS_IT_IS: Final[Mapping[str, object]] = {"enable_lora": False, "enable_sleep_mode": False}
+"""Values that ask for nothing."""
 
 
-def reasons(
-    pipeline: PipelineConfig, drafts: Sequence[StageDraft], devices: Devices
-) -> tuple[str, ...]:
+def reasons(context: RuleContext, ruled: Ruling) -> tuple[str, ...]:
     """Return a sentence for everything that nothing executes yet."""
+    pipeline, devices = context.pipeline, context.devices
     found = [] if pipeline.planning_only is None else [pipeline.planning_only]
-    for draft in drafts:
-        found += _of_stage(draft)
+    for draft in context.drafts:
+        found += _of_stage(draft, ruled)
     if pipeline.planning_only is None:
-        found += [reason for draft in drafts for reason in _without_weights(draft)]
+        found += [reason for draft in context.drafts for reason in _without_weights(draft)]
+        found += [reason for edge in context.edges for reason in _of_model(edge)]
+    found += _of_edges(context)
+    found += _of_pipeline(context, ruled)
     if devices.imaginary:
         found.append(f"the `{devices.kind}` devices are imaginary")
     return tuple(found)
+
+
+def _of_model(edge: EdgePlan) -> Iterator[str]:
+    for option in edge.model_options:
+        yield f"edge {edge.source} -> {edge.target}: nothing acts on `{option}` yet"
 
 
 def _without_weights(draft: StageDraft) -> Iterator[str]:
@@ -30,18 +57,67 @@ def _without_weights(draft: StageDraft) -> Iterator[str]:
         yield f"`{stage.model_stage}`: the checkpoint has no weights in `{stage.model_subdir}`"
 
 
-def _of_stage(draft: StageDraft) -> Iterator[str]:
+def _of_stage(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
     name, spec = draft.stage.model_stage, draft.choice.spec
     if spec is None:
         yield f"`{name}`: no engine runs `{draft.stage.execution_type.value}` stages yet"
         return
+    if spec.planning_only is not None:
+        yield f"`{name}`: {spec.planning_only}"
+    for field, value in draft.choice.stage_args.items():
+        if field not in _DECIDED and value != _AS_IT_IS.get(field, ...):
+            yield f"`{name}`: engine `{spec.name}` does not act on `{field}` yet"
     for item in draft.stack.axes:
-        axis = item.axis
-        if axis.role is WorldRole.NO_RANKS:
-            yield f"`{name}`: the runtime does not execute `{axis.name}` yet"
-        elif (
-            item.size > 1
-            and axis.role is not WorldRole.MULTIPLIES_REPLICAS
-            and axis.name not in spec.executes
-        ):
-            yield f"`{name}`: engine `{spec.name}` does not execute `{axis.name}` yet"
+        for reason in _of_axis(item, spec):
+            yield f"`{name}`: {reason}"
+    yield from _of_setup(draft, ruled)
+
+
+def _of_axis(item: StackedAxis, engine: EngineSpec) -> Iterator[str]:
+    axis, routing = item.axis, item.routing
+    for spec in item.given_bindings:
+        bound = spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id
+        yield f"engine `{engine.name}` does not bind `{bound}` of `{axis.name}` yet"
+    if axis.role is WorldRole.NO_RANKS:
+        yield f"the runtime does not execute `{axis.name}` yet"
+    elif axis.role is WorldRole.MULTIPLIES_REPLICAS:
+        if isinstance(routing, RouteByStage) and routing.policy not in ROUTED_POLICIES:
+            yield f"the runtime does not route by `{routing.policy.value}` yet"
+    elif item.is_asked_for and axis.name not in engine.executes:
+        yield f"engine `{engine.name}` does not execute `{axis.name}` yet"
+
+
+def _of_setup(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
+    """What the processes of a stage would need around the engine."""
+    name, stage_id = draft.stage.model_stage, draft.stage_id
+    runner, executor = ruled.runners[stage_id], ruled.executors[stage_id]
+    mps = ruled.mps.get(stage_id)
+    if runner != "v1" and "model_runner" in draft.choice.stage_args:
+        yield f"`{name}`: no engine has model runner `{runner}` yet"
+    if executor not in ("uni", "mp"):
+        yield f"`{name}`: nothing starts ranks by `{executor}` yet"
+    if stage_id in ruled.numa:
+        yield f"`{name}`: nothing binds processes to NUMA nodes yet"
+    if mps is not None and mps.off_because is None:
+        yield f"`{name}`: nothing starts CUDA MPS yet"
+
+
+def _of_edges(context: RuleContext) -> Iterator[str]:
+    names = {draft.stage_id: draft.stage.model_stage for draft in context.drafts}
+    specs = {spec.name: spec for spec in context.catalog.connectors.values()}
+    for edge in context.edges:
+        waiting = specs[edge.connector].planning_only
+        if waiting is not None:
+            yield f"`{names[edge.source]}` -> `{names[edge.target]}`: {waiting}"
+    yield from edge_reasons(context.edges)
+
+
+def _of_pipeline(context: RuleContext, ruled: Ruling) -> Iterator[str]:
+    if num_frontends(context) > 1:
+        yield "nothing starts several frontends yet"
+    if ruled.session is not None and ruled.session.duplex is not None:
+        yield "nothing holds full-duplex sessions yet"
+    if ruled.active_stream_window:
+        yield "nothing bounds the streams that a stage serves yet"
+    if ruled.weight_transfer is not None:
+        yield "nothing replaces weights while stages run yet"

@@ -22,7 +22,8 @@ def to_json(plan: Plan) -> str:
 def from_json(text: str, source: str = "plan.json") -> Plan | tuple[Diagnostic, ...]:
     """Read what `to_json` wrote; `source` is how messages call it."""
     findings: Findings = []
-    document = read_json(text, Source(name=source, layer=Layer.GLOBAL, expected="a plan"), findings)
+    named = Source(name=source, layer=Layer.GLOBAL, expected="a plan")
+    document = read_json(text, named, findings, max_bytes=None)
     if document is None:
         return tuple(findings)
     if findings:

@@ -31,8 +31,11 @@ from stagemesh.spec.origin import Layer, Origin
 _AGAIN: Final = "plan again with `stagemesh plan`"
 
 
-def open_saved(file: Path, host: Host, catalog: Catalog | None = None) -> Made:
-    """Read the plan in `file`; what speaks against running it here is told at once."""
+def open_saved(file: Path, host: Host | None, catalog: Catalog | None = None) -> Made:
+    """Read the plan in `file`; what speaks against running it here is told at once.
+
+    Without a `host` nothing is said about this machine: only whether the plan is still right.
+    """
     malformed = check_environment()
     if malformed:
         return _refused(*malformed)
@@ -47,14 +50,15 @@ def open_saved(file: Path, host: Host, catalog: Catalog | None = None) -> Made:
         return _refused(*plan)
     origin = Origin(layer=Layer.GLOBAL, source=str(file))
     catalog = Catalog.installed() if catalog is None else catalog
-    found = list(_other_host(plan, host, origin))
+    found = [] if host is None else list(_other_host(plan, host, origin))
+    loaded = None
     if Path(plan.checkpoint.path).is_absolute():
         loaded = load(restated(plan, catalog), catalog)
         found += _at(origin, _differences(plan, loaded, catalog))
     else:
         message = f"the checkpoint {quoted(plan.checkpoint.path)} of the plan is no absolute path"
         found.append(Diagnostic(code="PL046", message=message, origin=origin, help=_AGAIN))
-    return _refused(*found) if found else Made(plan=plan, diagnostics=(), documents=())
+    return Made(plan=None if found else plan, diagnostics=tuple(found), documents=(), loaded=loaded)
 
 
 def _refused(*found: Diagnostic) -> Made:
@@ -80,12 +84,19 @@ def _other_host(plan: Plan, host: Host, origin: Origin) -> Iterator[Diagnostic]:
     elif host.count is not None and devices.count > host.count:
         code = "PL044"
         message = f"the plan uses `{devices.count}` devices, and this host has `{host.count}`"
+    elif devices.ids != host.ids[: devices.count]:
+        code = "PL114"
+        message = f"the plan is for {_listed(devices.ids)}, and visible are {_listed(host.ids)}"
     elif host.count is None and host.memory_bytes is not None and needed > host.memory_bytes:
         code = "PL045"
         message = "this host has less memory than the one that the plan was made for"
     else:
         return
     yield Diagnostic(code=code, message=message, origin=origin, help=_AGAIN)
+
+
+def _listed(ids: tuple[str, ...]) -> str:
+    return f"the devices {quoted(','.join(ids))}" if ids else "devices without names"
 
 
 def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagnostic]:
@@ -101,11 +112,13 @@ def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagn
         settings=loaded.settings,
         checkpoint=plan.checkpoint,
         facts=checkpoint.facts,
+        skipped=checkpoint.skipped,
         devices=Devices(
             kind=plan.devices.kind,
             count=plan.devices.count,
             memory_bytes=plan.devices.memory_bytes,
             imaginary=plan.devices.imaginary,
+            ids=plan.devices.ids,
         ),
         placed={
             stage.stage_id: tuple(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import field, fields, replace
 
-from stagemesh.config.settings import AxisSettings, StageSettings
+from stagemesh.config.settings import AxisSettings, Sourced, StageSettings
 from stagemesh.plan.world import Mesh, mesh_of, mesh_order, replica_count, world_size
-from stagemesh.spec.axis import Axis, WorldRole
+from stagemesh.spec.axis import Axis, Finding, Said, WorldRole
 from stagemesh.spec.facts import StageFacts
-from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.hooks import Binding
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.patterns import Policy, RouteByStage, Routing
 from stagemesh.spec.pipeline import StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StackedAxis:
     """One declared axis of a stage."""
 
@@ -27,7 +28,9 @@ class StackedAxis:
     size: int
     """Its effective size."""
     options: object
-    """An instance of the declaration's `options`."""
+    """An instance of the declaration's `options`, filled in."""
+    unsettled: Finding | None = None
+    """Why its size or an option does not follow from what was said."""
 
     @property
     def origin(self) -> Origin:
@@ -36,22 +39,38 @@ class StackedAxis:
         return self.settings.origin if size is None else size.origin
 
     @property
-    def bindings(self) -> tuple[LayerHookSpec | KernelSpec, ...]:
-        """Hooks and kernels that it binds; none when it is not larger than 1."""
-        if self.size == 1:
-            return ()
-        return (*self.axis.layer_hook_specs, *self.axis.kernel_specs)
+    def given_bindings(self) -> tuple[Binding, ...]:
+        """Hooks and kernels that its entry asks for."""
+        hooks, kernels = self.settings.layer_hook_specs, self.settings.kernel_specs
+        return (*(hooks.value if hooks else ()), *(kernels.value if kernels else ()))
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Hooks and kernels that it binds: its own when it is above 1, and those asked for."""
+        return (*(self.axis.bindings if self.size > 1 else ()), *self.given_bindings)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether it asks for anything: it is larger than 1, or has an option that acts alone."""
+        alone = (item for item in fields(self.axis.options) if item.name in self.axis.acts_alone)
+        given = self.settings.options
+        return self.size > 1 or any(
+            item.name in given and given[item.name].value != item.default for item in alone
+        )
 
     @property
     def routing(self) -> Routing:
         """Its routing with the policy that was given."""
-        routing, given = self.axis.routing, self.settings.routing
-        if given is None or not isinstance(routing, RouteByStage):
-            return routing
-        return replace(routing, policy=given.value)
+        return routing_of(self.axis, self.settings)
+
+    @property
+    def needed_fields(self) -> Mapping[str, Sourced[object]]:
+        """Stage fields that it switches on, as if they were written where its size is."""
+        needed = self.axis.needs_fields(self.size, self.options)
+        return {name: Sourced(value=value, origin=self.origin) for name, value in needed.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stack:
     """All axes of one stage."""
 
@@ -61,6 +80,8 @@ class Stack:
     """What the checkpoint says about it."""
     axes: tuple[StackedAxis, ...]
     """Its axes: mesh order, then the others by name."""
+    fields: Mapping[str, Sourced[object]] = field(default_factory=dict)
+    """The other fields of the stage that were given."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -68,9 +89,21 @@ class Stack:
         return {item.axis.name: item.size for item in self.axes}
 
     @property
+    def all_fields(self) -> Mapping[str, Sourced[object]]:
+        """The given fields, and those that the axes switch on."""
+        needed = {
+            name: value
+            for item in self.axes
+            for name, value in item.needed_fields.items()
+            if name not in self.fields or self.fields[name].value is None
+        }
+        return {**self.fields, **needed}
+
+    @property
     def mesh(self) -> Mesh:
         """Axes that bring the ranks of one replica."""
-        return mesh_of((item.axis for item in self.axes), self.sizes)
+        axes = (item.axis for item in self.axes)
+        return mesh_of(axes, self.sizes, self.stage.rank_axis)
 
     @property
     def world(self) -> int:
@@ -100,36 +133,50 @@ def stack_of(
 ) -> Stack:
     """Resolve the axes of a stage; the order in which they were written does not matter."""
     ordered = sorted(settings.axes.values(), key=lambda given: mesh_order(declarations[given.axis]))
-    return Stack(
-        stage=stage,
-        facts=facts,
-        axes=tuple(
-            StackedAxis(
-                axis=declarations[given.axis],
-                settings=given,
-                size=_size(given, declarations[given.axis], stage, settings),
-                options=_options(given, declarations[given.axis]),
-            )
-            for given in ordered
-        ),
+    given = {item.axis: item.size.value for item in ordered if item.size is not None}
+    bringing = {
+        name: size
+        for name, size in given.items()
+        if declarations[name].role is WorldRole.MULTIPLIES_RANKS
+    }
+    axes = []
+    for item in ordered:
+        axis = declarations[item.axis]
+        said = Said(
+            stage=stage.model_stage,
+            size=given.get(axis.name, implied_size(axis, stage, given)),
+            routing=routing_of(axis, item),
+            options=_options(item, axis),
+            ranks=math.prod(size for name, size in bringing.items() if name != axis.name),
+        )
+        axes.append(_stacked(axis, item, said))
+    return Stack(stage=stage, facts=facts, axes=tuple(axes), fields=settings.fields)
+
+
+def _stacked(axis: Axis, settings: AxisSettings, said: Said) -> StackedAxis:
+    settled = axis.settle(said)
+    kept = said if isinstance(settled, Finding) else settled
+    return StackedAxis(
+        axis=axis,
+        settings=settings,
+        size=1 if kept.size is None else kept.size,
+        options=kept.options,
+        unsettled=settled if isinstance(settled, Finding) else None,
     )
+
+
+def routing_of(axis: Axis, settings: AxisSettings) -> Routing:
+    """Return the routing of an axis with the policy that was given."""
+    routing, given = axis.routing, settings.routing
+    if given is None or not isinstance(routing, RouteByStage):
+        return routing
+    return replace(routing, policy=given.value)
 
 
 def implied_size(axis: Axis, stage: StagePipelineConfig, sizes: Mapping[str, int]) -> int | None:
     """Size that follows from other axes, or `None` when the size is free."""
     factors = axis.size_from.get(stage.execution_type)
     return None if factors is None else math.prod(sizes.get(name, 1) for name in factors)
-
-
-def _size(
-    given: AxisSettings, axis: Axis, stage: StagePipelineConfig, settings: StageSettings
-) -> int:
-    if given.size is not None:
-        return given.size.value
-    sizes = {
-        name: other.size.value for name, other in settings.axes.items() if other.size is not None
-    }
-    return implied_size(axis, stage, sizes) or 1
 
 
 def _options(given: AxisSettings, axis: Axis) -> object:

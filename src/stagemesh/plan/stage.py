@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-from stagemesh.config.plain import plain, plain_fields
-from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.config.chunks import hands_over_chunks
+from stagemesh.config.plain import plain_fields
+from stagemesh.config.settings import StageSettings
+from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
+from stagemesh.plan.provenance import axis_values, values_of
+from stagemesh.plan.setup import StageSetup
 from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.values import (
     AxisPlan,
@@ -20,16 +23,16 @@ from stagemesh.plan.values import (
     RankPlan,
     ReplicaPlan,
     StagePlan,
-    ValuePlan,
 )
 from stagemesh.plan.world import Mesh
 from stagemesh.spec.engine import MemoryEstimate
-from stagemesh.spec.hooks import HookCategory, LayerHookSpec
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.hooks import Binding, HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Routing
 from stagemesh.spec.pipeline import StagePipelineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageDraft:
     """What was decided about a stage before it has devices."""
 
@@ -45,17 +48,25 @@ class StageDraft:
     """Its `additional_config`, defaults filled in."""
     sampling: Mapping[str, object]
     """Its default request parameters."""
-    memory: MemoryEstimate | None
-    """Memory of one rank, when it can be estimated."""
+    cost: StageCost
+    """What one rank of it holds and sends, as far as that can be told."""
 
     @property
     def stage_id(self) -> int:
         """Number of the stage."""
         return self.stage.stage_id
 
+    @property
+    def memory(self) -> MemoryEstimate | None:
+        """Memory of one rank, when it can be estimated."""
+        return self.cost.memory
+
 
 def plan_stage(
-    draft: StageDraft, settings: StageSettings, replicas: tuple[DeviceIds, ...]
+    draft: StageDraft,
+    settings: StageSettings,
+    replicas: tuple[DeviceIds, ...],
+    setup: StageSetup,
 ) -> StagePlan:
     """Write down one stage."""
     stage, stack = draft.stage, draft.stack
@@ -69,56 +80,35 @@ def plan_stage(
         world_size=stack.world,
         policy=stack.policy.value,
         replicas=tuple(_replica(index, ids, stack.mesh) for index, ids in enumerate(replicas)),
-        axes=tuple(_axis(item, stack.mesh) for item in stack.axes),
+        axes=tuple(_axis(item, stack.mesh, draft.cost) for item in stack.axes),
         bindings=_bindings(stack),
         engine_args=plain_fields(draft.choice.args),
+        stage_args=draft.choice.stage_args,
         model_args=draft.model_args,
         sampling=draft.sampling,
         env=_env(settings),
         memory=None
         if memory is None
-        else MemoryPlan(weights=memory.weights, cache=memory.cache, workspace=memory.workspace),
+        else MemoryPlan(
+            weights=memory.weights,
+            cache=memory.cache,
+            workspace=memory.workspace,
+            context=memory.context,
+        ),
         input_sources=stage.input_sources,
         final_output_type=stage.final_output_type if stage.final_output else None,
         owns_tokenizer=stage.owns_tokenizer,
         model_subdir=stage.model_subdir,
         loader=stage.loader,
-        values={**_axis_values(stack), **values_of(settings.fields)},
+        values={**axis_values(item.settings for item in stack.axes), **values_of(stack.all_fields)},
+        async_chunk=hands_over_chunks(settings),
+        setup=setup,
     )
 
 
 def _env(settings: StageSettings) -> Mapping[str, str]:
     given = settings.fields.get("env")
     return {} if given is None or given.value is None else cast("Mapping[str, str]", given.value)
-
-
-def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
-    """Say of every given value where it came from."""
-    return {name: _value(sourced) for name, sourced in sorted(given.items())}
-
-
-def _value(sourced: Sourced[Any]) -> ValuePlan:
-    return ValuePlan(
-        value=plain(sourced.value),
-        layer=sourced.origin.layer.name.lower(),
-        origin=str(sourced.origin),
-        superseded=tuple((plain(old.value), str(old.origin)) for old in sourced.superseded),
-    )
-
-
-def _axis_values(stack: Stack) -> Mapping[str, ValuePlan]:
-    found: dict[str, ValuePlan] = {}
-    for item in stack.axes:
-        given: dict[str, Sourced[Any] | None] = {
-            "size": item.settings.size,
-            "routing": item.settings.routing,
-            "owner": item.settings.owner,
-            **item.settings.options,
-        }
-        for name, sourced in given.items():
-            if sourced is not None:
-                found[f"axes.{item.axis.name}.{name}"] = _value(sourced)
-    return found
 
 
 def _replica(index: int, ids: DeviceIds, mesh: Mesh) -> ReplicaPlan:
@@ -132,7 +122,7 @@ def _replica(index: int, ids: DeviceIds, mesh: Mesh) -> ReplicaPlan:
     )
 
 
-def _axis(item: StackedAxis, mesh: Mesh) -> AxisPlan:
+def _axis(item: StackedAxis, mesh: Mesh, cost: StageCost) -> AxisPlan:
     axis = item.axis
     return AxisPlan(
         axis=axis.name,
@@ -144,6 +134,7 @@ def _axis(item: StackedAxis, mesh: Mesh) -> AxisPlan:
         aggregation=_pattern(axis.aggregation),
         owner=axis.owner.value,
         options=plain_fields(item.options),
+        traffic=cost.traffic(axis.name),
     )
 
 
@@ -159,14 +150,23 @@ def _bindings(stack: Stack) -> tuple[BindingPlan, ...]:
         for item in stack.axes
         for spec in item.bindings
     ]
-    return tuple(
-        BindingPlan(
-            kind="hook" if isinstance(spec, LayerHookSpec) else "kernel",
-            name=spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id,
-            target=spec.target,
-            category=spec.category.value,
-            priority=spec.priority,
-            axis=axis,
-        )
-        for _, _, axis, spec in sorted(bound, key=lambda entry: entry[:3])
+    return tuple(binding_of(spec, axis) for _, _, axis, spec in sorted(bound, key=_binding_order))
+
+
+def _binding_order(bound: tuple[int, int, str, Binding]) -> tuple[object, ...]:
+    return bound[:3]
+
+
+def binding_of(spec: Binding, axis: str) -> BindingPlan:
+    """Write down one hook or kernel of an axis."""
+    kernel = spec if isinstance(spec, KernelSpec) else None
+    return BindingPlan(
+        kind="hook" if isinstance(spec, LayerHookSpec) else "kernel",
+        name=spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id,
+        target=spec.target,
+        category=spec.category.value,
+        priority=spec.priority,
+        axis=axis,
+        group_axis=None if kernel is None else kernel.group_axis,
+        requires_collective=kernel is not None and kernel.requires_collective,
     )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Final
+from dataclasses import field
+from typing import Annotated, Final, Literal
 
+from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.variables import VariableName, VariableValue
+from stagemesh.plan.sessions import SessionPlan
+from stagemesh.plan.setup import StageSetup
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 PLAN_VERSION: Final = 1
 """Version of the saved form; a plan of another version is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DevicesPlan:
     """The devices that the plan was made for."""
 
@@ -25,9 +29,11 @@ class DevicesPlan:
     """Bytes of one device; `None` when it is not known, so memory is not checked."""
     imaginary: bool
     """True when they were only assumed, so the plan cannot be run."""
+    ids: tuple[str, ...] = ()
+    """What the driver calls each of them, such as `7` or `GPU-...`; empty where nothing does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RankPlan:
     """One rank of one replica."""
 
@@ -39,7 +45,7 @@ class RankPlan:
     """Coordinate on every axis that multiplies ranks and is larger than 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReplicaPlan:
     """One replica of a stage."""
 
@@ -49,7 +55,7 @@ class ReplicaPlan:
     """Its ranks in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PatternPlan:
     """A routing or aggregation pattern by name."""
 
@@ -59,7 +65,7 @@ class PatternPlan:
     """Its fields, enums by value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BindingPlan:
     """One layer hook or kernel that an axis binds."""
 
@@ -75,9 +81,27 @@ class BindingPlan:
     """Order within the category."""
     axis: str
     """The axis that binds it."""
+    group_axis: str | None = None
+    """For a kernel, the axis whose group its collectives run over; the binding axis' own else."""
+    requires_collective: bool = False
+    """For a kernel, whether it needs that group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class TrafficPlan:
+    """What one axis makes the busiest rank send, by the formulas of its declaration."""
+
+    sent_bytes: int
+    """Bytes."""
+    collectives: int
+    """Collectives."""
+    per: Literal["forward", "request"]
+    """Whether that is for one run of the network, or once in a request."""
+    tokens: int
+    """Tokens of one run, before any axis cuts them."""
+
+
+@frozen
 class AxisPlan:
     """One axis of one stage, with its process groups."""
 
@@ -99,9 +123,11 @@ class AxisPlan:
     """`engine` or `delegated`."""
     options: Mapping[str, object]
     """Its further options, defaults filled in."""
+    traffic: TrafficPlan | None
+    """What its ranks send; `None` where nothing is sent or it cannot be told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ValuePlan:
     """Where one value of a stage came from."""
 
@@ -111,11 +137,13 @@ class ValuePlan:
     """Name of the layer in lower case."""
     origin: str
     """The place, as text."""
-    superseded: tuple[tuple[object, str], ...] = ()
-    """Values it replaced with their places, highest first."""
+    is_default: bool = False
+    """Whether the model says so itself: its pipeline, or a deploy file that ships with it."""
+    superseded: tuple[ValuePlan, ...] = ()
+    """Values it replaced, highest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryPlan:
     """Bytes that one rank is expected to hold."""
 
@@ -124,10 +152,17 @@ class MemoryPlan:
     cache: int
     """Key-value cache and other state of requests."""
     workspace: int
-    """Activations and libraries."""
+    """Activations, buffers, and what the process itself takes."""
+    context: int = 0
+    """What the libraries of the device take."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.cache + self.workspace + self.context
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StagePlan:
     """One stage: what runs it, where, and with which values."""
 
@@ -151,6 +186,8 @@ class StagePlan:
     """Hooks and kernels in the order they are bound."""
     engine_args: Mapping[str, object]
     """Arguments of the engine, defaults filled in."""
+    stage_args: Mapping[str, object]
+    """Given fields of the stage's kind on which the engine does not act yet."""
     model_args: Mapping[str, object]
     """`additional_config`, defaults filled in."""
     sampling: Mapping[str, object]
@@ -170,10 +207,14 @@ class StagePlan:
     loader: str | None
     """Reference of its network's loader."""
     values: Mapping[str, ValuePlan]
-    """Where each given value came from, by path, such as `axes.tp.size` or `max_num_seqs`."""
+    """Where each given value came from, by path, such as `axes.tp.size` or `env.NAME`."""
+    async_chunk: bool = True
+    """Whether it takes part where stages hand over chunks."""
+    setup: StageSetup = field(default_factory=StageSetup)
+    """How its processes are started and bound, and which kernels it takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EdgePlan:
     """One edge between two stages."""
 
@@ -191,9 +232,25 @@ class EdgePlan:
     """Reference of the `BridgeFactory`, or `None` when outputs are inputs as they are."""
     chunked: bool
     """Whether payloads are handed over as they appear rather than whole."""
+    model_options: Mapping[str, object] = field(default_factory=dict)
+    """What the model can be told about this edge, defaults filled in."""
+    window_size: int | None = None
+    """Outputs of one request that are handed over together; `-1` for all, `None` for no word."""
+    max_inflight: int | None = None
+    """Most requests that are on it at a time; `None` for no limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class WeightTransferPlan:
+    """How new weights reach the stages while they run."""
+
+    backend: str
+    """What carries them, such as `nccl`."""
+    options: Mapping[str, object]
+    """Further options of that."""
+
+
+@frozen
 class CheckpointPlan:
     """The checkpoint that the plan was made for."""
 
@@ -203,7 +260,7 @@ class CheckpointPlan:
     """SHA-256 of its configuration file; running refuses a checkpoint that no longer matches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """Everything that was decided before anything starts."""
 
@@ -225,8 +282,18 @@ class Plan:
     """Why this valid plan cannot be run; empty when it can."""
     skipped_checks: tuple[str, ...]
     """Checks that could not be made because a fact is missing."""
+    launch: LaunchOptions = field(default_factory=LaunchOptions)
+    """What this start runs of it, and where it finds the others."""
     values: Mapping[str, ValuePlan] = field(default_factory=dict)
-    """Where each pipeline-wide value came from, by field name."""
+    """Where each pipeline-wide value came from, by field name; `launch.` before launch options."""
+    session: SessionPlan = field(default_factory=SessionPlan)
+    """Turn by turn or full duplex, and the frontends."""
+    weight_transfer: WeightTransferPlan | None = None
+    """How weights are replaced while it runs; `None` where they are not."""
+    active_stream_window: int = 0
+    """Streams towards the next stage that are served at a time; `0` goes round all of them."""
+    cuda_mps: bool = False
+    """Whether stages that share a device were to do so through CUDA MPS."""
 
     def stage(self, stage_id: int) -> StagePlan:
         """Return the stage with that id."""

@@ -17,11 +17,14 @@ def mesh_order(axis: Axis) -> tuple[bool, int, str]:
     return (axis.mesh_position is None, axis.mesh_position or 0, axis.name)
 
 
-def mesh_of(axes: Iterable[Axis], sizes: Mapping[str, int]) -> Mesh:
-    """Return the mesh of one replica: the axes that multiply ranks, or the one that supplies it."""
+def mesh_of(axes: Iterable[Axis], sizes: Mapping[str, int], rank_axis: str | None = None) -> Mesh:
+    """Return the mesh of one replica: the axes that multiply ranks, or the one that supplies it.
+
+    `rank_axis` names an axis that supplies it on this stage alone.
+    """
     ordered = sorted((axis for axis in axes if sizes[axis.name] > 1), key=mesh_order)
     multiplying = [axis for axis in ordered if axis.role is WorldRole.MULTIPLIES_RANKS]
-    supplying = [axis for axis in ordered if axis.supplies_world]
+    supplying = [axis for axis in ordered if axis.supplies_world or axis.name == rank_axis]
     return tuple((axis.name, sizes[axis.name]) for axis in multiplying or supplying[:1])
 
 

@@ -6,15 +6,17 @@ import array
 import sys
 import wave
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
+
+from stagemesh.spec.frozen import frozen
 
 _FLOAT_BYTES: Final = 4
 _PEAK: Final = 32767
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Audio:
     """A waveform."""
 

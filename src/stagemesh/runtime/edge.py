@@ -28,12 +28,13 @@ from stagemesh.spec.connector import (
     SenderFactory,
     Ticket,
 )
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import CONNECTORS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Connector:
     """A connector with its options, ready to make ends."""
 
@@ -63,7 +64,7 @@ class Connector:
         return cast("ReceiverFactory", resolve(self.spec.receiver))(self.options, on_release)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Waiting:
     """A chunk that has no room yet."""
 

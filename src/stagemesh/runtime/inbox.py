@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
 from stagemesh.runtime.messages import Key
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Add:
     """A request has come."""
 
@@ -25,7 +25,7 @@ class Add:
     """When it came, on the monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Append:
     """An input has come."""
 
@@ -37,7 +37,7 @@ class Append:
     """Whether it is the last input of all edges."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pause:
     """There is no room for what a request says."""
 
@@ -45,7 +45,7 @@ class Pause:
     """The request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resume:
     """There is room again."""
 
@@ -53,7 +53,7 @@ class Resume:
     """The request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forget:
     """A request is cancelled."""
 
@@ -61,7 +61,7 @@ class Forget:
     """The request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quit:
     """Leave the loop."""
 

@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from stagemesh.config.host import read_host
-from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.config.inputs import ConfigInput, GivenField, PlanInputs, python_fields
 from stagemesh.errors import ClosedError, DiagnosticError
+from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
+from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
@@ -28,7 +30,6 @@ from stagemesh.spec.unset import UNSET, Unset
 Prompt: TypeAlias = str | Payload
 """What a request begins with: a text, or a payload for models that take more."""
 
-_START_S: Final = 600.0
 _REQUEST_S: Final = 600.0
 _CLOSE_S: Final = 60.0
 """More than all deadlines of `AsyncOmni.close` together."""
@@ -45,11 +46,14 @@ class AsyncOmni:
         strategy_config: ConfigInput | Unset = UNSET,
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
-        async_chunk: bool | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is; nothing is started yet.
 
+        `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
+        `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
+        `DiffusionParallelConfig` as `parallel_config` is laid over every diffusion stage.
         Raises `DiagnosticError` with all mistakes, or with the reasons why the plan cannot be run.
         """
         inputs = PlanInputs(
@@ -57,7 +61,7 @@ class AsyncOmni:
             strategy_config=strategy_config,
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
-            async_chunk=async_chunk,
+            fields=_fields(fields),
             devices=devices,
         )
         self.plan: Final = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
@@ -74,10 +78,15 @@ class AsyncOmni:
         """The stage processes that run."""
         return {} if self._supervisor is None else self._supervisor.pids
 
-    async def start(self, *, timeout_s: float = _START_S) -> None:
-        """Start every stage; raises `StartupError`, with all stopped again, when one fails."""
+    async def start(self, *, timeout_s: float | None = None) -> None:
+        """Start every stage; raises `StartupError`, with all stopped again, when one fails.
+
+        Without `timeout_s` they have as long as `init_timeout` of the plan says.
+        """
         if self._closed or self._supervisor is not None:
             raise ClosedError("a system is started once")
+        if timeout_s is None:
+            timeout_s = self.plan.launch.init_timeout
         if found := check_timeout(timeout_s):
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, self._down)
@@ -191,10 +200,10 @@ class Omni:
         strategy_config: ConfigInput | Unset = UNSET,
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
-        async_chunk: bool | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        **fields: object,
     ) -> None:
-        """Plan `model`, or take a plan as it is, and start it.
+        """Plan `model`, or take a plan as it is, and start it; arguments as of `AsyncOmni`.
 
         Raises `DiagnosticError` with all mistakes, or `StartupError` with all stopped again.
         """
@@ -203,8 +212,8 @@ class Omni:
             strategy_config=strategy_config,
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
-            async_chunk=async_chunk,
             devices=devices,
+            **fields,
         )
         self.plan: Final = self._system.plan
         self._thread = LoopThread()
@@ -282,6 +291,15 @@ def _shut_down(system: AsyncOmni, thread: LoopThread) -> None:
     finally:
         system.kill()
         thread.stop()
+
+
+def _fields(given: Mapping[str, object]) -> tuple[GivenField, ...]:
+    """Return what was given by keyword; fields of a parallel configuration come first."""
+    parallel = given.get(PARALLEL_CONFIG)
+    if not isinstance(parallel, DiffusionParallelConfig):
+        return python_fields(given)
+    others = {name: value for name, value in given.items() if name != PARALLEL_CONFIG}
+    return (*parallel.as_given(), *python_fields(others))
 
 
 def _made(inputs: PlanInputs) -> Plan:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from stagemesh.runtime.audio import Audio
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OmniOutput:
     """One output of a final stage."""
 
@@ -53,7 +54,7 @@ class StageState(Enum):
     """It failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageProgress:
     """News of one request in one stage."""
 
@@ -69,7 +70,7 @@ class StageProgress:
     """What was done so far, such as `{"tokens": 12}`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageReport:
     """What one stage did, for one request or for several together."""
 
@@ -118,7 +119,7 @@ class StageReport:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OmniResult:
     """Everything that one request gave."""
 

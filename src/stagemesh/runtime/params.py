@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, TypeAlias
 
 from stagemesh.config.check import check, hints
 from stagemesh.config.place import Nowhere, Place
 from stagemesh.config.plain import plain
 from stagemesh.errors import DiagnosticError
-from stagemesh.plan.params import constrained
+from stagemesh.plan.params import by_key, constrained
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.declared import declared_stage
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.registry import ENGINES
 
@@ -25,7 +26,7 @@ _log: Final = logging.getLogger(__name__)
 _SOURCE: Final = Nowhere(source="sampling_params")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageRules:
     """What a request may say to one stage."""
 
@@ -112,7 +113,7 @@ def _checked(
 
 
 def _merged(stage: str, own: Mapping[str, object], rules: StageRules) -> dict[str, object]:
-    merged = dict(constrained({**rules.defaults, **own}, rules.constraints))
+    merged = dict(constrained(by_key(rules.defaults, own), rules.constraints))
     for name, value in own.items():
         if merged[name] != value:
             _log.warning("%s.%s: %r gives way to the model's %r", stage, name, value, merged[name])

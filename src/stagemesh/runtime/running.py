@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 
 from stagemesh.errors import StagemeshError
@@ -17,13 +17,14 @@ from stagemesh.runtime.outputs import (
     StageReport,
     StageState,
 )
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
 OnProgress = Callable[[StageProgress], None]
 """Hears of every step forward of a request, on the frontend's thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """Everything that a request is submitted with."""
 
@@ -39,7 +40,7 @@ class Call:
     """Hears of progress."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seat:
     """Where a request sits in one stage."""
 

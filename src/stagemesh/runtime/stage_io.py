@@ -15,7 +15,6 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from stagemesh.plan.save import from_json
@@ -41,12 +40,13 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
+from stagemesh.spec.frozen import frozen
 
 _STOP_S: Final = 2.0
 """How long the streams may take to close; the process exits then in any case."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Assignment:
     """What the supervisor wants this process to be."""
 

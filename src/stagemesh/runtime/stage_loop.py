@@ -19,13 +19,14 @@ from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Res
 from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal, wire_text
 from stagemesh.spec.bridge import Bridge, BridgeFactory
 from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
 CALLER: Final = -1
 """Stands for the caller among the stages that a stage feeds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Said:
     """A payload for one target."""
 
@@ -39,7 +40,7 @@ class Said:
     """Whether nothing follows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Counted:
     """What was done for a request so far."""
 
@@ -49,7 +50,7 @@ class Counted:
     """Amounts by name, all steps together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Over:
     """The engine is done with a request."""
 
@@ -61,7 +62,7 @@ Emission: TypeAlias = Said | Counted | Over
 """What the engine thread hands to the I/O thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """How a stage feeds one other."""
 

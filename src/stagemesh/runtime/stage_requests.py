@@ -26,6 +26,7 @@ from stagemesh.runtime.messages import (
     wire_text,
 )
 from stagemesh.runtime.stage_loop import Counted, Emission, Over, Said
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
 _PROGRESS_S: Final = 0.1
@@ -53,7 +54,7 @@ class _Held:
     """When progress may be reported again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Input:
     """What has come on an edge."""
 

@@ -12,7 +12,6 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.errors import StartupError
@@ -20,6 +19,7 @@ from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.messages import PROTOCOL, PeerUp, Setup, Stop, Welcome
 from stagemesh.runtime.process import StageProcess
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.registry import ENGINES
 
 _STOP_S: Final = 5.0
@@ -28,7 +28,7 @@ _KILL_S: Final = 10.0
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReplicaId:
     """One replica of one stage."""
 

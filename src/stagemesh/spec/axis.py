@@ -7,12 +7,14 @@ declaration. Ranks are numbered with the axis of the lowest `mesh_position` slow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from stagemesh.spec.cost import Cost, CostView, Cuts, cuts
 from stagemesh.spec.facts import StageFacts
-from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.hooks import Binding, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import Aggregation, Policy, Routing
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
 
@@ -39,7 +41,7 @@ class Owner(Enum):
     """The runtime, across replicas."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """What an axis has against a layout; the planner adds the places."""
 
@@ -53,9 +55,35 @@ class Finding:
     """Other axes whose values matter; the planner points to where they were set."""
     field: str | None = None
     """Stage field at fault, for findings of an engine; the planner points to where it was set."""
+    option: str | None = None
+    """Option of the axis at fault; the planner points to where it was set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class Said:
+    """What was said about one axis of a stage, before the rest of the layout is looked at."""
+
+    stage: str
+    """Name of the stage."""
+    size: int | None
+    """Its degree, or `None` when only a flag or an option was given."""
+    routing: Routing
+    """Its routing, the policy chosen."""
+    options: object
+    """An instance of its `options` type."""
+    ranks: int
+    """Ranks that the other axes bring."""
+
+
+Settle: TypeAlias = Callable[[Said], Said | Finding]
+"""Fills in what follows from the rest: a size, an option; or says why nothing does."""
+
+
+def _as_said(said: Said) -> Said | Finding:
+    return said
+
+
+@frozen
 class StackView:
     """The effective layout of one stage, as an axis sees it while it checks."""
 
@@ -65,12 +93,16 @@ class StackView:
     """How the stage computes."""
     sizes: Mapping[str, int]
     """Size of every declared axis."""
+    routing: Routing
+    """Routing of the axis that is asked, its policy chosen."""
     options: object
     """Options of the axis that is asked: an instance of its `options` type."""
     facts: StageFacts
     """What the checkpoint says."""
     world: int
     """Ranks of one replica."""
+    weight_folders: tuple[str, ...] = ()
+    """Folders of the checkpoint that make up the stage; empty when nothing says which."""
     skip: Callable[[str], None]
     """Call with a sentence when a check cannot be made because a fact is missing."""
 
@@ -87,7 +119,44 @@ def _no_findings(_view: StackView) -> Iterable[Finding]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+NeededFields: TypeAlias = Callable[[int, object], Mapping[str, object]]
+"""Stage fields that an axis of this size and these options needs, each with its one value."""
+
+
+def _no_fields(_size: int, _options: object) -> Mapping[str, object]:
+    return {}
+
+
+CostModel: TypeAlias = Callable[[CostView], Cost | None]
+"""Counts what an axis sends and needs; `None` when a fact is missing."""
+
+
+_NOTHING: Final[Cuts] = cuts()
+
+
+ENABLED: Final = "enabled"
+"""Member of an axis that a boolean stage field switches on or off."""
+SIZE: Final = "size"
+"""Member of an axis that holds its degree."""
+
+
+@frozen
+class DeployField:
+    """A stage field that says something about an axis, as an entry of a strategy would."""
+
+    name: str
+    """The field, such as `tensor_parallel_size`."""
+    member: str = SIZE
+    """What it sets: `SIZE`, `ENABLED`, or the name of one of the axis' options."""
+    implies: Mapping[str, object] = field(default_factory=dict)
+    """For one of several forms of a size: the options that tell it from the others."""
+    pipeline_wide: bool = False
+    """Whether the root of a deploy file may give it for every stage that it fits."""
+    fits: frozenset[ExecutionType] | None = None
+    """Kinds of stage that a value for every stage reaches; those of the axis where it is `None`."""
+
+
+@frozen
 class Axis:
     """The declaration of one axis."""
 
@@ -109,10 +178,8 @@ class Axis:
     """Policies that `routing:` may name; empty when the routing is fixed."""
     mesh_position: int | None = None
     """Order of the ranks, slow to fast, for axes that multiply ranks."""
-    deploy_field: str | None = None
-    """Stage field of the deploy file that sets the same size."""
-    deploy_field_is_flag: bool = False
-    """Whether that field is a boolean that switches the axis on, its size being `size_from`."""
+    deploy_fields: tuple[DeployField, ...] = ()
+    """Stage fields of deploy files and flags that set the same values; the first is the chief."""
     size_from: Mapping[ExecutionType, tuple[str, ...]] = field(default_factory=dict)
     """Axes whose product must equal the size, by stage kind; empty when the size is free."""
     overlay: tuple[str, ...] | None = None
@@ -121,11 +188,39 @@ class Axis:
     """Whether it brings the ranks itself when no other axis does."""
     excludes: Mapping[str, str] = field(default_factory=dict)
     """Axes it cannot be stacked with, each with the reason."""
+    excludes_fields: Mapping[str, str] = field(default_factory=dict)
+    """Stage fields that cannot be given beside it, each with the reason."""
+    needs_fields: NeededFields = _no_fields
+    """Stage fields that it switches on."""
     options: type = NoOptions
     """Dataclass of further keys that an entry of this axis may have."""
+    acts_alone: frozenset[str] = frozenset()
+    """Options that mean something even where the size is 1."""
+    settle: Settle = _as_said
+    """Fills in what was left out; a size that is still missing is 1."""
+    needs: tuple[str, ...] = ()
+    """What its rule asks for, a sentence each, for `explain`."""
     check: Check = _no_findings
     """Its rule over the effective layout."""
+    cuts: Cuts = _NOTHING
+    """What it cuts into pieces."""
+    cost: CostModel | None = None
+    """What its ranks send and need when it is larger than 1; `None` for nothing."""
     layer_hook_specs: tuple[LayerHookSpec, ...] = ()
     """L2: hooks it binds onto layers."""
     kernel_specs: tuple[KernelSpec, ...] = ()
     """L3: kernels it binds onto layers."""
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """L2 and L3: all that it binds onto layers."""
+        return (*self.layer_hook_specs, *self.kernel_specs)
+
+    @property
+    def switch(self) -> str | None:
+        """The stage field that switches it on, for an axis that is off without it."""
+        return self.field_for(ENABLED)
+
+    def field_for(self, member: str) -> str | None:
+        """Return the stage field that sets a member: `SIZE`, `ENABLED` or an option."""
+        return next((sets.name for sets in self.deploy_fields if sets.member == member), None)

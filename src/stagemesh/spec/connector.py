@@ -8,11 +8,11 @@ ticket's number back to `Sender.released`. So readiness is always pushed, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.pipeline import NoOptions
 
@@ -25,7 +25,7 @@ class Reach(Enum):
     NETWORK = "network"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ticket:
     """What travels over the stream for one payload."""
 
@@ -72,7 +72,15 @@ class Receiver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Endpoints: TypeAlias = Callable[[object], Mapping[str, str]]
+"""Returns the addresses among a connector's options, such as `host:50051`, by option."""
+
+
+def _no_endpoints(_options: object) -> Mapping[str, str]:
+    return {}
+
+
+@frozen
 class ConnectorSpec:
     """The declaration of a connector, exported as `CONNECTOR` by `connectors/<name>.py`."""
 
@@ -88,10 +96,14 @@ class ConnectorSpec:
     """Whether it carries the edges for which no connector was named; one of all connectors does."""
     options: type = NoOptions
     """Dataclass of what `extra` may hold."""
-    sender: str
-    """Reference of a function `(options) -> Sender`."""
-    receiver: str
-    """Reference of a `ReceiverFactory`."""
+    sender: str | None = None
+    """Reference of a function `(options) -> Sender`; `None` when it only plans yet."""
+    receiver: str | None = None
+    """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
+    endpoints: Endpoints = _no_endpoints
+    """Which services it meets at; two of them cannot have one address."""
+    planning_only: str | None = None
+    """Why it can be planned but not run yet, or `None` when it runs."""
 
 
 class SenderFactory(Protocol):

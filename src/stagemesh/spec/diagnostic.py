@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from stagemesh.spec.frozen import frozen
 
 if TYPE_CHECKING:
     from stagemesh.spec.origin import Origin
@@ -25,7 +26,7 @@ class Severity(Enum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """A second place that belongs to the finding."""
 
@@ -35,7 +36,7 @@ class Note:
     """The place, when there is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Diagnostic:
     """One finding about the user's input."""
 
@@ -63,11 +64,16 @@ class Diagnostic:
         return f"{self.severity.value}[{self.code}]: {self.message}{place}"
 
 
+_LISTED: Final = 16
+"""Names that a help sentence lists; of more, only those that are near."""
+
+
 def did_you_mean(got: str, allowed: Iterable[str]) -> str:
-    """Return a help sentence: the nearest allowed name when one is near, and all of them."""
+    """Return a help sentence: the nearest allowed name if one is near, and all if they are few."""
     names = sorted(allowed)
     near = difflib.get_close_matches(got, names, n=1, cutoff=0.6)
+    meant = f"did you mean `{near[0]}`?" if near else ""
+    if len(names) > _LISTED:
+        return meant or f"none of the `{len(names)}` names allowed here is near"
     listed = ", ".join(f"`{name}`" for name in names) or "nothing"
-    if near:
-        return f"did you mean `{near[0]}`? allowed here: {listed}"
-    return f"allowed here: {listed}"
+    return f"{meant} allowed here: {listed}".lstrip()

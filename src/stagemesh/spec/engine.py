@@ -12,13 +12,15 @@ ever spins. `step` may block for one model step, never for work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from stagemesh.spec.axis import Finding
+from stagemesh.spec.cost import Forward, Part, Pieces
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import MetaValue, Payload
 from stagemesh.spec.pipeline import ExecutionType, NoOptions
 
@@ -41,7 +43,7 @@ class FaultKind(Enum):
     """The engine failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineFault:
     """Why one request failed in an engine."""
 
@@ -51,7 +53,7 @@ class EngineFault:
     """What happened, for the user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineRequest:
     """A request as an engine sees it; its inputs come by `append`."""
 
@@ -61,7 +63,7 @@ class EngineRequest:
     """Request parameters, checked against the engine's and the stage's parameter types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineOutput:
     """What one step gave for one request."""
 
@@ -77,7 +79,7 @@ class EngineOutput:
     """Amounts to add to the report, such as `{"tokens": 1}` or `{"audio_s": 0.37}`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineContext:
     """All that an engine is given to load one rank of one replica of a stage."""
 
@@ -159,7 +161,12 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_CPU: Final = "cpu"
+_CONTEXT_BYTES: Final = 2**30
+"""Kernels, workspaces and collective buffers of an accelerator's libraries, for one process."""
+
+
+@frozen
 class MemoryInput:
     """What a memory model is given."""
 
@@ -171,9 +178,26 @@ class MemoryInput:
     """Engine arguments: an instance of the declaration's `options`."""
     device_kind: str
     """Kind of the devices: `cpu`, `cuda`, or the name of an imaginary one."""
+    stage_args: Mapping[str, object] = field(default_factory=dict)
+    """Given fields of the stage's kind that are no arguments of the engine."""
+    device_memory_bytes: int | None = None
+    """Bytes of one device, when they are known."""
+    pieces: Pieces = field(default_factory=dict)
+    """What the axes of the stage together cut."""
+    buffer_bytes: int = 0
+    """Bytes that the axes need for sending; the engine counts them to its workspace."""
+
+    def cut(self, part: Part) -> int:
+        """Into how many pieces `part` is cut."""
+        return self.pieces.get(part, 1)
+
+    @property
+    def context_bytes(self) -> int:
+        """What the libraries of the device take in every process: nothing on a CPU."""
+        return 0 if self.device_kind == _CPU else _CONTEXT_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryEstimate:
     """Bytes that one rank of a stage is expected to hold."""
 
@@ -182,12 +206,14 @@ class MemoryEstimate:
     cache: int
     """Key-value cache and other state of requests."""
     workspace: int
-    """Activations and libraries."""
+    """Activations, buffers, and what the process itself takes."""
+    context: int = 0
+    """What the libraries of the device take."""
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.cache + self.workspace
+        return self.weights + self.cache + self.workspace + self.context
 
 
 MemoryModel: TypeAlias = Callable[[MemoryInput], MemoryEstimate | None]
@@ -198,6 +224,10 @@ def _unknown_memory(_given: MemoryInput) -> MemoryEstimate | None:
     return None
 
 
+ForwardModel: TypeAlias = Callable[[MemoryInput], Forward | None]
+"""Describes one run of the network; `None` when a fact is missing."""
+
+
 EngineCheck: TypeAlias = Callable[[MemoryInput], Iterable[Finding]]
 """What an engine has against its arguments, given what the checkpoint says."""
 
@@ -206,7 +236,7 @@ def _no_findings(_given: MemoryInput) -> Iterable[Finding]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineSpec:
     """The declaration of an engine."""
 
@@ -228,9 +258,13 @@ class EngineSpec:
     """Dataclass of the request parameters that it takes."""
     memory: MemoryModel = _unknown_memory
     """Its memory model."""
+    forward: ForwardModel | None = None
+    """One run of the network, for traffic and speed; `None` where nothing is said about them."""
     check: EngineCheck = _no_findings
     """Its rules over arguments and facts."""
     needs_weights: bool = False
     """Whether it loads weight files, so that a checkpoint without them cannot be run."""
-    factory: str
-    """Reference of a function `(EngineContext) -> Engine`."""
+    factory: str | None = None
+    """Reference of a function `(EngineContext) -> Engine`; `None` when it only plans yet."""
+    planning_only: str | None = None
+    """Why it can be planned but not run yet, or `None` when it runs."""

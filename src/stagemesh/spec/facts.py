@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import field
+
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class WeightFiles:
+    """What the weight files of one folder of a checkpoint amount to."""
+
+    num_bytes: int
+    """Bytes of all of them."""
+    dtype: str | None = None
+    """Type of most of the weights, a key of `payload.DTYPE_BYTES`; `None` where it is not told."""
+    is_present: bool = True
+    """False where an index tells their size and none of them is there."""
+
+
+@frozen
 class StageFacts:
     """Facts about one stage's network. `None` means that the checkpoint does not say.
 
@@ -28,8 +43,32 @@ class StageFacts:
     """Width of one attention head."""
     vocab_size: int | None = None
     """Rows of the embedding table."""
+    moe_intermediate_size: int | None = None
+    """Inner width of one expert."""
+    num_experts_per_tok: int | None = None
+    """Experts that one token visits."""
     max_model_len: int | None = None
     """Longest sequence in tokens."""
+    sequence_length: int | None = None
+    """Tokens of one forward of a denoiser at the model's own size of picture or clip."""
+    text_length: int | None = None
+    """Of those, tokens of the prompt that attention joins to the others; 0 when it does not."""
+    keeps_text_whole: bool | None = None
+    """Whether every rank of a cut sequence keeps the whole prompt, as joint attention can do."""
+    num_row_linears: int | None = None
+    """Linear layers of one forward whose output is a sum over ranks that share their input."""
+    output_size: int | None = None
+    """Numbers that a denoiser puts out for each token that is not text."""
+    output_pixels: int | None = None
+    """Pixels of one decoded picture or clip, all frames together."""
+    output_frames: int | None = None
+    """Frames of it; 1 for a picture."""
+    num_parameters: int | None = None
+    """Weights of the network, where they follow from its configuration; of all of its kind where a
+    stage has several, such as the two denoisers of a clip."""
+    component_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the weights of each component, such as `transformer` or `vae`: of its files, else
+    those that follow from its configuration; components of unknown size are left out."""
     guidance: bool | None = None
     """Whether the model takes classifier-free guidance."""
     weight_bytes: int | None = None

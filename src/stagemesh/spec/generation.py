@@ -8,14 +8,15 @@ them as a batch.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModuleOutput:
     """What one unit of work gave."""
 
@@ -57,7 +58,7 @@ class GenerationModule(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModuleContext:
     """All that a module is given to load."""
 

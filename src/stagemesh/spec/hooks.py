@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
+
+from stagemesh.spec.frozen import frozen
 
 
 class HookCategory(Enum):
@@ -18,7 +20,7 @@ class HookCategory(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LayerHookSpec:
     """One hook on the layers that match `target`."""
 
@@ -32,7 +34,7 @@ class LayerHookSpec:
     """Order within the category; equal (category, target, priority) is a conflict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KernelSpec:
     """One kernel for the layers that match `target`."""
 
@@ -48,3 +50,7 @@ class KernelSpec:
     """Axis whose group its collectives run over."""
     requires_collective: bool = False
     """Whether it needs that group."""
+
+
+Binding: TypeAlias = LayerHookSpec | KernelSpec
+"""What an axis binds onto layers."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from stagemesh.spec.frozen import frozen
 
 
 class Layer(IntEnum):
@@ -13,17 +14,19 @@ class Layer(IntEnum):
     """Default of the field itself."""
     PIPELINE = 1
     """Default of the model's pipeline."""
-    DEPLOY = 2
+    PIPELINE_WIDE = 2
+    """Root of a deploy file, for every stage to which no file gives a value of its own."""
+    DEPLOY = 3
     """Deploy file, the model's own or the user's."""
-    OVERLAY = 3
+    OVERLAY = 4
     """Deploy file that names a `base_config`."""
-    PLATFORM = 4
+    PLATFORM = 5
     """Platform section of a deploy file."""
-    STRATEGY = 5
+    STRATEGY = 6
     """Strategy file."""
-    GLOBAL = 6
+    GLOBAL = 7
     """Flag or Python argument for all stages."""
-    STAGE = 7
+    STAGE = 8
     """Flag or Python argument for one stage."""
 
     @property
@@ -32,7 +35,7 @@ class Layer(IntEnum):
         return self >= Layer.GLOBAL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Origin:
     """A place in the user's input, or in what ships with stagemesh."""
 
@@ -46,6 +49,8 @@ class Origin:
     """Column in the file, from 1."""
     path: str = ""
     """Path of the value inside the source, such as `strategies.thinker[0].size`."""
+    shipped: bool = False
+    """Whether the file ships with the model, so that the value is the model's own default."""
 
     def __str__(self) -> str:
         """`file:line:column`, or the source alone where it has no lines."""

@@ -7,8 +7,10 @@ means.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+from stagemesh.spec.frozen import frozen
 
 
 class Policy(Enum):
@@ -30,6 +32,15 @@ class Policy(Enum):
         name = {"least_queue_length": "least_queue"}.get(name, name)
         return next((policy for policy in cls if policy.value == name), None)
 
+    @property
+    def flag(self) -> str:
+        """Its spelling as a value of `--omni-lb-policy`."""
+        return "least-queue-length" if self is Policy.LEAST_QUEUE else self.value.replace("_", "-")
+
+
+ROUTED_POLICIES: Final = frozenset(Policy) - {Policy.HASH}
+"""Policies that the runtime's router carries out; a plan with another one cannot be run yet."""
+
 
 class _Closed:
     """Base that refuses subclasses from other modules."""
@@ -49,12 +60,12 @@ class Routing(_Closed):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Broadcast(Routing):
     """Every rank gets the whole input."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PartitionByHash(Routing):
     """Each item goes to the rank its key maps to."""
 
@@ -62,7 +73,7 @@ class PartitionByHash(Routing):
     """What is hashed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ShardSequence(Routing):
     """The sequence dimension is split over the ranks."""
 
@@ -70,7 +81,7 @@ class ShardSequence(Routing):
     """Tensor dimension that is split."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ShardSpatial(Routing):
     """Height and width are split into a grid of tiles."""
 
@@ -78,7 +89,7 @@ class ShardSpatial(Routing):
     """Rows and columns; `None` lets the model choose."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RouteByExpert(Routing):
     """Each token goes to the ranks that hold its experts."""
 
@@ -86,7 +97,7 @@ class RouteByExpert(Routing):
     """Which router of the model decides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PipelineMicrobatch(Routing):
     """The batch passes through the ranks in micro-batches."""
 
@@ -94,7 +105,7 @@ class PipelineMicrobatch(Routing):
     """How many parts a batch is cut into."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DuplicateWithCondTag(Routing):
     """The input is copied, each copy tagged with its guidance branch."""
 
@@ -102,7 +113,7 @@ class DuplicateWithCondTag(Routing):
     """Name of the tag."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RouteByStage(Routing):
     """Each request goes to one of several equal receivers."""
 
@@ -116,7 +127,7 @@ class Aggregation(_Closed):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TakeRank(Aggregation):
     """One rank's result is the result."""
 
@@ -124,12 +135,12 @@ class TakeRank(Aggregation):
     """That rank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Union(Aggregation):
     """The ranks' results are disjoint and are put together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GatherDim(Aggregation):
     """Shards are concatenated along a dimension."""
 
@@ -137,7 +148,7 @@ class GatherDim(Aggregation):
     """Tensor dimension that is gathered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AllGather(Aggregation):
     """Every rank gets all shards."""
 
@@ -145,7 +156,7 @@ class AllGather(Aggregation):
     """Tensor dimension that is gathered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StitchSpatial(Aggregation):
     """Tiles are stitched back into one picture."""
 
@@ -153,12 +164,12 @@ class StitchSpatial(Aggregation):
     """Rows and columns; `None` lets the model choose."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StitchPipeline(Aggregation):
     """Micro-batches leave the last rank in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Combine(Aggregation):
     """Branches are reduced into one result."""
 
@@ -166,6 +177,6 @@ class Combine(Aggregation):
     """Which reduction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FanInByStage(Aggregation):
     """Results of all receivers flow into the same next stage."""

@@ -7,8 +7,10 @@ data longer copies it first. Releasing returns the memory (and its credit) to th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
+
+from stagemesh.spec.frozen import frozen
 
 ALIGNMENT: Final = 64
 """Bytes every buffer starts on a multiple of."""
@@ -32,7 +34,7 @@ MetaValue = MetaScalar | list[MetaScalar]
 """A value of the metadata: a JSON scalar or a flat list of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Buffer:
     """One named array in row-major order."""
 
@@ -58,7 +60,7 @@ def _nothing() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Payload:
     """One message between two stages, or between a stage and the caller."""
 

@@ -12,11 +12,11 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from stagemesh.errors import StagemeshError
 from stagemesh.spec._entry_points import entry_points
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.reference import resolve
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PluginError(StagemeshError):
     """A plug-in could not be loaded; the message names it and says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PluginKind(Generic[Declaration]):
     """One kind of plug-in."""
 

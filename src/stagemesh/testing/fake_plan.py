@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stagemesh.plan.values import (
     CheckpointPlan,
@@ -14,9 +14,10 @@ from stagemesh.plan.values import (
     ReplicaPlan,
     StagePlan,
 )
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FakeStage:
     """What differs between the stages of a test."""
 
@@ -57,6 +58,7 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         replicas=replicas,
         axes=(),
         bindings=(),
+        stage_args={},
         engine_args=stage.args,
         model_args={},
         sampling=stage.sampling,

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from stagemesh.models.qwen2_5_omni.pipeline import QWEN2_5_OMNI
+from stagemesh.models.qwen2_5_omni.pipeline import QWEN2_5_OMNI, QWEN2_5_OMNI_THINKER_ONLY
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import JsonObject
-
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "qwen2_5_omni" / "config.json"
-
-
-def facts(config: JsonObject) -> dict[str, StageFacts]:
-    """Read the facts of every stage."""
-    assert QWEN2_5_OMNI.facts is not None
-    return dict(QWEN2_5_OMNI.facts(config))
+from tests.models.shipping import facts, facts_of, planned
 
 
 def test_the_public_numbers_are_read_from_their_nesting() -> None:
     """7B: 28 query heads on 4 kv heads in the thinker, 12 on 4 in the talker."""
-    found = facts(json.loads(FIXTURE.read_text(encoding="utf-8")))
-    assert found == {
+    assert facts_of(QWEN2_5_OMNI, "qwen2_5_omni") == {
         "thinker": StageFacts(
             num_attention_heads=28,
             num_kv_heads=4,
@@ -34,6 +23,7 @@ def test_the_public_numbers_are_read_from_their_nesting() -> None:
             head_dim=128,
             vocab_size=152064,
             max_model_len=32768,
+            num_parameters=28 * 3584 * (2 * 128 * 32 + 3 * 18944) + 2 * 152064 * 3584,
         ),
         "talker": StageFacts(
             num_attention_heads=12,
@@ -45,6 +35,7 @@ def test_the_public_numbers_are_read_from_their_nesting() -> None:
             head_dim=128,
             vocab_size=8448,
             max_model_len=32768,
+            num_parameters=24 * 896 * (2 * 128 * 16 + 3 * 18944) + 2 * 8448 * 896,
         ),
         "code2wav": StageFacts(
             num_attention_heads=16,
@@ -59,7 +50,8 @@ def test_the_public_numbers_are_read_from_their_nesting() -> None:
 
 def test_what_a_checkpoint_does_not_say_stays_unknown() -> None:
     """Nothing is guessed but that the network is dense."""
-    assert facts({}) == dict.fromkeys(("thinker", "talker", "code2wav"), StageFacts(num_experts=0))
+    expected = dict.fromkeys(("thinker", "talker", "code2wav"), StageFacts(num_experts=0))
+    assert facts(QWEN2_5_OMNI, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,7 +69,7 @@ def test_what_a_checkpoint_does_not_say_stays_unknown() -> None:
 def test_a_fact_of_the_wrong_type_is_named(config: JsonObject, message: str) -> None:
     """With the path to it."""
     with pytest.raises(TypeError, match=message):
-        facts(config)
+        facts(QWEN2_5_OMNI, {".": config})
 
 
 def test_three_stages_in_a_row_speak_and_write() -> None:
@@ -89,3 +81,12 @@ def test_three_stages_in_a_row_speak_and_write() -> None:
         if stage.final_output
     }
     assert outputs == {"thinker": "text", "code2wav": "audio"}
+
+
+def test_a_deploy_file_chooses_the_thinker_alone() -> None:
+    """One stage with the same numbers; the checkpoint's own keys never lead to it."""
+    thinker = facts_of(QWEN2_5_OMNI, "qwen2_5_omni")["thinker"]
+    assert facts_of(QWEN2_5_OMNI_THINKER_ONLY, "qwen2_5_omni") == {"thinker": thinker}
+    plan = planned("qwen2_5_omni", "qwen2_5_omni_thinker_only")
+    assert [(stage.name, stage.final_output_type) for stage in plan.stages] == [("thinker", "text")]
+    assert planned("qwen2_5_omni").pipeline == "qwen2_5_omni"

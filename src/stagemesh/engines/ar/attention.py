@@ -12,7 +12,6 @@ head width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import torch
@@ -20,6 +19,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from stagemesh.engines.ar.cache import KvCache, LayerShape, Layout, Segment
+from stagemesh.spec.frozen import frozen
 
 ATTENTION_NAME: Final = "stagemesh_paged"
 """The `attn_implementation` of models that the engine loads."""
@@ -27,7 +27,7 @@ ATTENTION_NAME: Final = "stagemesh_paged"
 _UNSUPPORTED: Final = ("s_aux", "position_bias", "head_mask")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scores:
     """How a layer makes weights of scores."""
 

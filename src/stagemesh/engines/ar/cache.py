@@ -7,14 +7,15 @@ value heads, d head width, s slots (a block is `block_size` neighbouring slots).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 
 from stagemesh.engines.ar.scheduler import Chunk
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LayerShape:
     """What one layer keeps of one token."""
 
@@ -31,7 +32,7 @@ class LayerShape:
         return self.num_kv_heads * (self.key_dim + self.value_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Segment:
     """One sequence's part of a step."""
 
@@ -47,7 +48,7 @@ class Segment:
     """Masks already made for it, by window; the same for every layer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Layout:
     """Where the tokens of one step are in the cache."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -24,12 +23,13 @@ from stagemesh.spec.engine import (
     EngineRequest,
     FaultKind,
 )
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import MetaValue, Payload
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Loaded:
     """What `load` makes."""
 

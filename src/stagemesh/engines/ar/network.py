@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,14 +20,15 @@ from stagemesh.engines.ar.attention import (
 )
 from stagemesh.engines.ar.cache import KvCache, LayerShape
 from stagemesh.engines.ar.head import pack_head
-from stagemesh.engines.ar.memory import cache_blocks
+from stagemesh.engines.ar.memory import cache_blocks, served_length
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.engines.ar.scheduler import Chunk
+from stagemesh.spec.frozen import frozen
 
 _PROBE_TOKENS: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limits:
     """What the engine has to know about a loaded model."""
 
@@ -122,10 +122,10 @@ class Network:
         shapes: Sequence[LayerShape],
     ) -> Limits:
         longest = int(config.max_position_embeddings)
-        wanted = options.max_model_len or longest
+        token_bytes = sum(shape.num_elements for shape in shapes) * self._dtype.itemsize
+        wanted = served_length(options, token_bytes=token_bytes, longest=longest)
         if wanted > longest:
             raise ValueError(f"`max_model_len` is `{wanted}`, the model allows `{longest}`")
-        token_bytes = sum(shape.num_elements for shape in shapes) * self._dtype.itemsize
         blocks = cache_blocks(options, token_bytes=token_bytes, max_model_len=wanted)
         if blocks * options.block_size < wanted:
             need = math.ceil(wanted / options.block_size) * options.block_size * token_bytes

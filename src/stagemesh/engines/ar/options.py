@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 MIN_TEMPERATURE: Final = 1e-3
 """The least above 0: smaller ones are the likeliest token too, but scores overflow on the way."""
 MAX_TEMPERATURE: Final = 100.0
 """The greatest: all tokens are almost equally likely then."""
 
+ALL_THAT_FITS: Final = -1
+"""A `max_model_len` that says: as many tokens as the cache holds."""
+_MIN_LENGTH: Final = 2
+"""A token of the prompt and one of the answer."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class ArOptions:
     """Arguments of the `ar` engine."""
 
@@ -21,8 +26,9 @@ class ArOptions:
     """Most requests that one step computes together."""
     max_num_batched_tokens: Annotated[int, Range(minimum=1)] = 2048
     """Most tokens that one step computes; longer prompts are computed in chunks of this size."""
-    max_model_len: Annotated[int, Range(minimum=2)] | None = None
-    """Longest sequence, prompt and answer together; `None` takes the checkpoint's."""
+    max_model_len: Annotated[int, Range(minimum=ALL_THAT_FITS)] | None = None
+    """Longest sequence, prompt and answer together; `None` takes the checkpoint's, `-1` as much of
+    it as the cache holds."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Type of weights and cache; `auto` takes the checkpoint's, but float32 on a CPU that has no
     instructions for the checkpoint's (several times as fast there, and exact)."""
@@ -33,8 +39,14 @@ class ArOptions:
     num_threads: Annotated[int, Range(minimum=1)] = 1
     """Threads of torch on a CPU device."""
 
+    def __post_init__(self) -> None:
+        """Refuse lengths that hold no prompt with an answer."""
+        length = self.max_model_len
+        if length not in (None, ALL_THAT_FITS) and length < _MIN_LENGTH:
+            raise ValueError(f"`max_model_len` is `{length}`, the least is `{_MIN_LENGTH}`")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class ArParams:
     """Parameters of one request."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from stagemesh.engines.ar.options import MIN_TEMPERATURE, ArParams
 from stagemesh.engines.ar.sampling import Sampler
 from stagemesh.engines.ar.scheduler import Sequence
 from stagemesh.engines.ar.tokens import Detokenizer, StopText, Tokenizer
 from stagemesh.spec.engine import EngineFault, EngineOutput, Finish
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Buffer, MetaValue, Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bounds:
     """What requests of one engine may use."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stagemesh.engines.ar.blocks import BlockPool
+from stagemesh.spec.frozen import frozen
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -43,7 +44,7 @@ class Sequence:
         return not self.paused and self.num_missing > 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Chunk:
     """The tokens of one sequence that a step computes."""
 

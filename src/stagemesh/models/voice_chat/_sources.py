@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from stagemesh.spec.frozen import frozen
 
 GGUF_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 ONNX_FILE: Final = "data/en_US-joe-medium.onnx"
 ONNX_CONFIG_FILE: Final = "data/en_US-joe-medium.onnx.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """One distribution that the checkpoint is assembled from."""
 

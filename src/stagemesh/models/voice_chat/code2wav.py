@@ -16,7 +16,6 @@ Shape suffixes: b batch, c latent channels (192), n latent frames, s samples.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import torch
@@ -24,6 +23,7 @@ import torch
 from stagemesh.models._tensors import from_buffer, to_buffer
 from stagemesh.models.voice_chat.net_code2wav import Code2WavNet, load_code2wav
 from stagemesh.models.voice_chat.options import Code2WavOptions
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.generation import GenerationSession, ModuleContext, ModuleOutput
 from stagemesh.spec.payload import Payload
 
@@ -33,7 +33,7 @@ _FINISH: Final = "finish"
 """Bucket of a session that only has to say that it is done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sizes:
     """How latents are cut into windows, in frames."""
 
@@ -43,7 +43,7 @@ class Sizes:
     """Frames decoded on each side and cut off."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Window:
     """Frames of one unit of work, counted from the start of the request."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +37,13 @@ with warnings.catch_warnings():
     )
 from transformers import VitsConfig
 
+from stagemesh.spec.frozen import frozen
+
 _LONGEST_SYMBOL_FRAMES: Final = 172
 """Two seconds: far above what the voice says; it bounds memory when a request asks for noise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prior:
     """What a clause says before the flow: one normal distribution per latent frame."""
 

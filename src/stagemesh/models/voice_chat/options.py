@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TalkerOptions:
     """`additional_config` of the talker."""
 
@@ -16,7 +16,7 @@ class TalkerOptions:
     """Latent frames in one chunk for the vocoder; one frame is 256 samples (11.6 ms)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TalkerParams:
     """Request parameters of the talker."""
 
@@ -30,7 +30,7 @@ class TalkerParams:
     """Slowness: 2 takes twice as long as 1; `None` takes the voice's own value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Code2WavOptions:
     """`additional_config` of code2wav."""
 

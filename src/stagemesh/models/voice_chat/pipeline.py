@@ -17,8 +17,8 @@ from stagemesh.models.voice_chat.options import (
 )
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
     ExecutionType,
-    JsonObject,
     PipelineConfig,
     StagePipelineConfig,
 )
@@ -26,7 +26,8 @@ from stagemesh.spec.pipeline import (
 _HERE = "stagemesh.models.voice_chat"
 
 
-def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
+def _facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
+    config = configs.root
     talker = section(config, "talker_config")
     code2wav = section(config, "code2wav_config")
     return {

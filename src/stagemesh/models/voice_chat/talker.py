@@ -19,7 +19,6 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import torch
@@ -29,6 +28,7 @@ from stagemesh.models.voice_chat.clauses import ClauseSplitter
 from stagemesh.models.voice_chat.net_talker import TalkerNet, load_talker
 from stagemesh.models.voice_chat.options import TalkerOptions, TalkerParams
 from stagemesh.models.voice_chat.phonemes import encode, phonemize, warm_up
+from stagemesh.spec.frozen import frozen
 from stagemesh.spec.generation import GenerationSession, ModuleContext, ModuleOutput
 from stagemesh.spec.payload import MetaValue, Payload
 
@@ -38,7 +38,7 @@ _FINISH: Final = "finish"
 """Bucket of a session that only has to say that it is done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Speech:
     """How a request is spoken: its parameters, and the voice's own where it gives none."""
 
@@ -52,7 +52,7 @@ class Speech:
     """Spread of the durations; 0.0 is mechanical."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Clause:
     """One unit of work."""
 

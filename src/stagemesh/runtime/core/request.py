@@ -8,13 +8,13 @@ its terminal word or is gone; until then those replicas still hold a slot for it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from stagemesh.errors import StagemeshError
+from stagemesh.spec.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SendCancel:
     """Tell the replica of that stage to forget the request."""
 
@@ -22,7 +22,7 @@ class SendCancel:
     """The stage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Release:
     """The replica of that stage no longer holds the request."""
 
@@ -30,7 +30,7 @@ class Release:
     """The stage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class End:
     """The request is over for its user."""
 

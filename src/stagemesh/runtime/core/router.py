@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from stagemesh.spec.patterns import Policy
+from stagemesh.spec.patterns import ROUTED_POLICIES, Policy
 
 
 class Router:
@@ -12,8 +12,8 @@ class Router:
 
     def __init__(self, num_replicas: int, policy: Policy, *, seed: int | None = None) -> None:
         """Begin with every replica up and idle; `seed` makes `random` repeatable."""
-        if policy is Policy.HASH:
-            raise ValueError("policy `hash` is not executed")
+        if policy not in ROUTED_POLICIES:
+            raise ValueError(f"policy `{policy.value}` is not executed")
         self._policy = policy
         self._in_flight = [0] * num_replicas
         self._up = [True] * num_replicas

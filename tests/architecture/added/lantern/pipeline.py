@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
+    CheckpointConfigs,
     ExecutionType,
-    JsonObject,
     PipelineConfig,
     StagePipelineConfig,
 )
 
 
-def _facts(config: JsonObject) -> Mapping[str, StageFacts]:
+def _facts(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
+    config = configs.root
     heads = config.get("heads")
     return {"caster": StageFacts(num_attention_heads=heads if isinstance(heads, int) else None)}
 

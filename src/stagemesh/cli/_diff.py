@@ -1,0 +1,117 @@
+"""The work of `stagemesh diff`. Exit codes are those of `diff`: 0 same, 1 different, 2 trouble."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from stagemesh.cli._arguments import inputs_from
+from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text
+from stagemesh.config.document import Document, Findings, Source, read_yaml
+from stagemesh.config.host import read_host
+from stagemesh.config.plain import plain_fields
+from stagemesh.config.validate import FileKind, begins_like_a_plan, kind_of
+from stagemesh.errors import DiagnosticError
+from stagemesh.plan.diff import Difference, differences, differences_text
+from stagemesh.plan.diff_files import file_differences
+from stagemesh.plan.make import make
+from stagemesh.plan.save import from_json
+from stagemesh.plan.values import Plan
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer
+from stagemesh.spec.unset import UNSET
+
+
+@frozen
+class _Side:
+    """One of the two that are compared."""
+
+    read: Plan | Document | None
+    """A plan or a file; `None` when that could not be had."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What was found on the way."""
+    documents: tuple[Document, ...] = ()
+    """What was read."""
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Compare two plans or files; trouble with either is told and leaves 2."""
+    sides = [_side(name, namespace) for name in (namespace.before, namespace.after)]
+    has_failed = any(side.read is None for side in sides)
+    show_diagnostics(
+        list(dict.fromkeys(found for side in sides for found in side.diagnostics)),
+        [document for side in sides for document in side.documents],
+        as_json=namespace.json and has_failed,
+    )
+    if has_failed:
+        return int(namespace.failure)
+    found = _compare(sides[0].read, sides[1].read, namespace)
+    if namespace.json:
+        names = {"before": namespace.before, "after": namespace.after}
+        show_json({**names, "same": not found, "differences": list(map(plain_fields, found))})
+        return 1 if found else 0
+    both = (namespace.before, namespace.after)
+    sys.stdout.write(differences_text(found, both, columns(sys.stdout)))
+    if isinstance(sides[0].read, Document):
+        show_text("\nnext: `--model MODEL` plans both, and shows what follows from them")
+    else:
+        show_text("\nnext: `stagemesh explain STAGE.FIELD MODEL` says where a value comes from")
+    return 1 if found else 0
+
+
+def _side(name: str, namespace: argparse.Namespace) -> _Side:
+    """Read one side, and plan it where a model is given."""
+    if begins_like_a_plan(name):
+        return _saved(name)
+    findings: Findings = []
+    document = read_yaml(Path(name), Source(name=name, layer=Layer.DEPLOY), findings)
+    if findings or document is None:
+        documents = () if document is None else (document,)
+        return _Side(read=None, diagnostics=tuple(findings), documents=documents)
+    if kind_of((document,)) is FileKind.PLAN:
+        return _saved(name)
+    return _Side(read=document) if namespace.model is None else _planned(name, document, namespace)
+
+
+def _saved(name: str) -> _Side:
+    """Read a saved plan, wherever it was made."""
+    plan = from_json(Path(name).read_text(encoding="utf-8", errors="replace"), name)
+    return _Side(read=plan) if isinstance(plan, Plan) else _Side(read=None, diagnostics=plan)
+
+
+def _planned(name: str, document: Document, namespace: argparse.Namespace) -> _Side:
+    """Plan with a file as its deploy or strategy file, and all that is given for both sides."""
+    inputs = inputs_from(namespace)
+    if kind_of((document,)) is FileKind.STRATEGY:
+        flag, common = "--strategy-config", inputs.strategy_config
+        planned = replace(inputs, strategy_config=name)
+    else:
+        flag, common = "--deploy-config", inputs.deploy_config
+        planned = replace(inputs, deploy_config=name)
+    if common is not UNSET:
+        raise _refused(f"`{name}` and `{flag}` are files of one kind", f"leave `{flag}` out")
+    made = make(planned, read_host())
+    return _Side(read=made.plan, diagnostics=made.diagnostics, documents=made.documents)
+
+
+def _compare(
+    before: Plan | Document | None, after: Plan | Document | None, namespace: argparse.Namespace
+) -> tuple[Difference, ...]:
+    if isinstance(before, Plan) and isinstance(after, Plan):
+        return differences(before, after)
+    if isinstance(before, Document) and isinstance(after, Document) and _is_alike(before, after):
+        return file_differences(before, after)
+    message = f"`{namespace.before}` and `{namespace.after}` are of different kinds"
+    raise _refused(message, "`--model MODEL` plans files, so that they can be compared with others")
+
+
+def _is_alike(before: Document, after: Document) -> bool:
+    """Whether both are deploy files, or both are strategy files."""
+    return kind_of((before,)) is kind_of((after,))
+
+
+def _refused(message: str, help_text: str) -> DiagnosticError:
+    return DiagnosticError([Diagnostic(code="CL022", message=message, help=help_text)])

@@ -1,0 +1,61 @@
+"""Where a value of a plan comes from, for `stagemesh explain`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+
+from stagemesh.cli._explain_words import unknown
+from stagemesh.cli._making import made_from
+from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.plain import plain_fields
+from stagemesh.plan.explain_value import explain_value, members_of, story_text
+from stagemesh.plan.render import value_line
+from stagemesh.plan.subject import Subject, record_of, subject_of
+from stagemesh.plan.table import table
+from stagemesh.plan.values import ValuePlan
+from stagemesh.spec.diagnostic import did_you_mean
+
+
+def value(namespace: argparse.Namespace) -> int:
+    """Explain a value of MODEL's plan, also where that does not stand yet: it leaves 1 then."""
+    catalog = Catalog.installed()
+    made = made_from(namespace, catalog, anywhere=True)
+    code = 0 if made.plan is not None else 1
+    record = record_of(made)
+    if record is None:
+        show_diagnostics(made.diagnostics, made.documents, as_json=namespace.json)
+        return code
+    subject = subject_of(namespace.what, record, catalog)
+    members = members_of(subject, record)
+    story = explain_value(subject, record, made, catalog) if subject.path else None
+    if story is None and not members:
+        known = {path for path in record.paths if path}
+        known |= {f"{name}.{axis}" for name in record.names for axis in catalog.axes}
+        help_text = did_you_mean(namespace.what, known)
+        raise unknown(f"`{namespace.what}` is no value of this plan", help_text)
+    show_diagnostics(made.diagnostics, made.documents)
+    if story is None or members:
+        _show_members(subject, members, as_json=namespace.json)
+    elif namespace.json:
+        show_json({"value": plain_fields(story)})
+    else:
+        sys.stdout.write(story_text(story, columns(sys.stdout)))
+        show_text(f"\nnext: `stagemesh explain {story.topic}` says what it is")
+    return code
+
+
+def _show_members(subject: Subject, members: Mapping[str, ValuePlan], *, as_json: bool) -> None:
+    """Show every value of a stage, or of a mapping, on a line of its own."""
+    named = {
+        Subject(stage=subject.stage, path=path).shown: value for path, value in members.items()
+    }
+    if as_json:
+        values = [{"path": path, **plain_fields(value)} for path, value in named.items()]
+        show_json({"values": values})
+        return
+    rows = [value_line(path, value) for path, value in named.items()]
+    sys.stdout.write("\n".join([*table(rows, columns(sys.stdout)), ""]))
+    show_text(f"\nnext: `stagemesh explain {next(iter(named))}` with the same arguments tells more")

@@ -1,0 +1,31 @@
+"""The arguments of `stagemesh plan --fit`."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what asks for layouts that would fit, rather than for the one that was given."""
+    group = parser.add_argument_group("layouts that fit")
+    group.add_argument(
+        "--fit",
+        metavar="N|NxNAME",
+        help="propose the best layouts for so many devices; axes that were given stay,"
+        " and `-o` writes the strategy file of the first",
+    )
+    group.add_argument(
+        "--fit-top",
+        type=_count,
+        default=3,
+        metavar="N",
+        help="how many of them (3)",
+    )
+
+
+def _count(text: str) -> int:
+    """Read a number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

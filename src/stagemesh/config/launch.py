@@ -1,0 +1,58 @@
+"""How a start spreads over processes and hosts: the launch options, as flags and in the plan."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Final, Literal, TypeAlias
+
+from stagemesh.config.check import Pattern
+from stagemesh.spec.bounds import Range
+from stagemesh.spec.frozen import frozen
+
+Address: TypeAlias = Annotated[str, Pattern(regex=r"\S+", example="127.0.0.1")]
+"""A host name or an IP address."""
+
+Port: TypeAlias = Annotated[int, Range(minimum=1, maximum=65535)]
+"""A TCP port."""
+
+Seconds: TypeAlias = Annotated[int, Range(minimum=1)]
+"""A deadline."""
+
+NO_STAGE: Final = "none"
+"""The `stage_id` of a start that holds the API server and the orchestrator alone."""
+
+
+@frozen
+class LaunchOptions:
+    """What one start of several runs, and where it finds the others."""
+
+    stage_id: int | str | None = None
+    """Stage that this start runs, `none` for the API server alone; every stage when left out."""
+    headless: bool = False
+    """Whether this start has no API server of its own."""
+    omni_master_address: Address | None = None
+    """Where the start of the orchestrator listens."""
+    omni_master_port: Port | None = None
+    """Port on which it listens."""
+    omni_replica_address: Address | None = None
+    """Address under which the others reach this headless start."""
+    omni_dp_size_local: Annotated[int, Range(minimum=1)] = 1
+    """Replicas of the stage that this start runs."""
+    api_server_count: Annotated[int, Range(minimum=1)] = 1
+    """Processes that serve requests."""
+    worker_backend: Literal["multi_process", "ray"] = "multi_process"
+    """Who starts the processes of stages."""
+    ray_address: Address | None = None
+    """Address of the Ray cluster that starts them."""
+    omni_heartbeat_timeout: Annotated[float, Range(minimum=0.001)] | None = None
+    """Seconds of silence after which another start counts as dead."""
+    stage_init_timeout: Seconds | None = None
+    """Seconds that one stage may take until it is ready."""
+    init_timeout: Seconds = 600
+    """Seconds that all stages together may take until they are ready."""
+
+
+def given_options(options: LaunchOptions) -> dict[str, object]:
+    """Return the options that are not at their defaults, by name."""
+    values = {item.name: (getattr(options, item.name), item.default) for item in fields(options)}
+    return {name: value for name, (value, default) in values.items() if value != default}

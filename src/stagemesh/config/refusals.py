@@ -1,0 +1,76 @@
+"""Keys that look like settings and are none: each is refused with the reason and the way out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from stagemesh.config.check import hints, unknown_key
+from stagemesh.config.place import Place, Run
+from stagemesh.config.schema import STAGE_KEY, DeployFile
+from stagemesh.config.tree import quoted
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+_NESTED: Final = frozenset({"engine_args", "runtime", "parallel_config", "model_config"})
+"""Mappings of an older layout, whose members are stage fields now."""
+
+_RESERVED: Final[Mapping[str, str]] = {
+    "use_v2_model_runner": "write `model_runner: v2`",
+    "supports_native_mrv2_data_plane": "the pipeline says it; leave it out",
+}
+"""Keys that are only ever derived, with what to do instead."""
+
+_IDLE: Final[Mapping[str, str]] = {
+    "default_pooling_params": "no kind of stage pools embeddings; leave it out",
+}
+"""Keys that mean something elsewhere and nothing here, with the reason."""
+
+_TOPOLOGY: Final = frozenset(
+    item.name for kind in (StagePipelineConfig, PipelineConfig) for item in dataclasses.fields(kind)
+) - {STAGE_KEY}
+"""What the declaration of a pipeline holds."""
+
+
+def tell_no_stage_field(
+    name: str | int, value: object, container: Place, run: Run, known: Iterable[str]
+) -> None:
+    """Say why `name` is no field of the stage that `container` is the entry of."""
+    here = container.child(name)
+    if name in hints(DeployFile):
+        message = f"{quoted(name)} is a field of the whole pipeline"
+        run.tell("CF025", message, here.key_origin, "write it at the root of the deploy file")
+    elif not tell_refused(str(name), value, here, run):
+        unknown_key(name, container, run, known)
+
+
+def tell_refused(name: str, value: object, place: Place, run: Run) -> bool:
+    """Say why `name` is no setting at all; false when nothing is known against it."""
+    if name in _NESTED:
+        _tell_nested(name, value, place, run)
+    elif name in _RESERVED:
+        message = f"{quoted(name)} follows from other values and cannot be given"
+        run.tell("CF027", message, place.key_origin, _RESERVED[name])
+    elif name in _IDLE:
+        message = f"{quoted(name)} has no effect on any stage"
+        run.tell("CF028", message, place.key_origin, _IDLE[name])
+    elif name in _TOPOLOGY:
+        message = f"{quoted(name)} is no setting: the pipeline holds the topology"
+        help_text = "leave it out; `pipeline:` at the root of the file chooses another pipeline"
+        run.tell("CF026", message, place.key_origin, help_text)
+    else:
+        return False
+    return True
+
+
+def _tell_nested(name: str, value: object, place: Place, run: Run) -> None:
+    help_text = "write stage fields directly in the entry of the stage"
+    if isinstance(value, Mapping) and value:
+        help_text += ": " + ", ".join(flat_field(*item) for item in value.items())
+    run.tell("CF023", f"{quoted(name)} is not nested here", place.key_origin, help_text)
+
+
+def flat_field(name: object, value: object) -> str:
+    """Show a field as it would be written in an entry."""
+    shown = "..." if isinstance(value, Mapping | tuple) else quoted(value)[1:-1]
+    return f"`{name}: {shown}`"

@@ -1,0 +1,179 @@
+"""Strategies given as Python values, written as the strategy file that says the same; and back.
+
+So there is one reader, and one set of messages. What a file has no words for, patterns that are not
+those of the axis, is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from stagemesh.config.check import hints
+from stagemesh.config.document import Findings
+from stagemesh.config.inputs import ConfigInput
+from stagemesh.config.plain import plain, plain_fields
+from stagemesh.config.schema import StrategyEntry
+from stagemesh.config.strategy import Entry
+from stagemesh.config.tree import Path, path_text, quoted
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
+from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.patterns import (
+    Aggregation,
+    PartitionByHash,
+    Policy,
+    RouteByStage,
+    Routing,
+)
+from stagemesh.spec.strategy import MeshAxis, StrategySpec
+from stagemesh.spec.unset import Unset
+
+SOURCE: Final = "strategy_config"
+"""How messages call strategies that are no file."""
+
+_ROOT: Final = "strategies"
+_OWN: Final = frozenset(hints(StrategyEntry)) - {"l1_owner"}
+
+
+def file_form(
+    given: ConfigInput | Unset, axes: Mapping[str, Axis], findings: Findings
+) -> ConfigInput | Unset:
+    """Return a strategy as a file has it; what is no mapping to `StrategySpec`s stays as it is."""
+    if isinstance(given, Mapping) and any(
+        isinstance(item, StrategySpec) for stack in given.values() for item in _items(stack)
+    ):
+        return written(given, axes, findings)
+    return given
+
+
+def written(
+    stacks: Mapping[str, object], axes: Mapping[str, Axis], findings: Findings
+) -> dict[str, object]:
+    """Return stages with their specs as a file has them."""
+    writer = _Writer(axes, findings)
+    return {_ROOT: {name: writer.stack(name, stack) for name, stack in stacks.items()}}
+
+
+def _items(stack: object) -> Sequence[object]:
+    return stack if isinstance(stack, list | tuple) else ()
+
+
+@frozen
+class _Here:
+    """Where a spec stands, and how messages call it."""
+
+    path: Path
+    label: str
+
+
+class _Writer:
+    def __init__(self, axes: Mapping[str, Axis], findings: Findings) -> None:
+        self._axes = axes
+        self._findings = findings
+
+    def stack(self, stage: str, stack: object) -> object:
+        """Write the specs of one stage; what else stands there is left to the reader."""
+        if not isinstance(stack, list | tuple):
+            return stack
+        return [
+            self._entry(item, stage, index) if isinstance(item, StrategySpec) else item
+            for index, item in enumerate(stack)
+        ]
+
+    def _entry(self, spec: StrategySpec, stage: str, index: int) -> dict[str, object]:
+        kind = _kind(spec)
+        here = _Here(path=(_ROOT, stage, index), label=f"{stage}.{kind}")
+        entry = dict(self._extension(spec, here))
+        entry["axis"] = kind
+        if isinstance(spec.mesh_axis, MeshAxis):
+            entry["size"] = spec.mesh_axis.size
+        if spec.name is not None:
+            entry["name"] = spec.name
+        for key, bindings in (
+            ("layer_hook_specs", spec.layer_hook_specs),
+            ("kernel_specs", spec.kernel_specs),
+        ):
+            if bindings:
+                entry[key] = plain(bindings)
+        axis = self._axes.get(str(kind))
+        if axis is not None:
+            entry.update(self._routing(spec, axis, here))
+            if spec.aggregation not in (None, axis.aggregation):
+                self._mismatch("aggregation", axis.aggregation, spec.aggregation, here)
+        return entry
+
+    def _extension(self, spec: StrategySpec, here: _Here) -> Iterator[tuple[str, object]]:
+        extension: object = spec.shard_extension
+        if not isinstance(extension, Mapping):
+            yield "shard_extension", extension
+            return
+        for key, value in extension.items():
+            if key not in _OWN:
+                yield key, plain(value)
+                continue
+            self._tell(
+                "AX009",
+                f"`shard_extension` of {quoted(here.label)} cannot give {quoted(key)}",
+                (*here.path, "shard_extension"),
+                f"{quoted(key)} has a field of its own",
+            )
+
+    def _routing(self, spec: StrategySpec, axis: Axis, here: _Here) -> Mapping[str, object]:
+        """Return the keys that say the routing; only axes that spread requests have a choice."""
+        routing = spec.routing
+        if axis.policies and isinstance(routing, RouteByStage):
+            return {"routing": plain(routing.policy)}
+        if axis.policies and isinstance(routing, PartitionByHash):
+            return {"routing": Policy.HASH.value, "key": routing.key}
+        if routing not in (None, axis.routing):
+            self._mismatch("routing", axis.routing, routing, here)
+        return {}
+
+    def _mismatch(self, what: str, own: object, got: object, here: _Here) -> None:
+        self._tell(
+            "AX008",
+            f"{what} of {quoted(here.label)} is {_shown(own)}, got {_shown(got)}",
+            (*here.path, what),
+            "leave it out: it belongs to the axis and cannot be changed",
+        )
+
+    def _tell(self, code: str, message: str, path: Path, remedy: str) -> None:
+        origin = Origin(layer=Layer.STRATEGY, source=SOURCE, path=path_text(path))
+        self._findings.append(Diagnostic(code=code, message=message, origin=origin, help=remedy))
+
+
+def _kind(spec: StrategySpec) -> object:
+    """Return the axis as a file has it; what is no `MeshAxis` is left to the reader."""
+    given: object = spec.mesh_axis
+    kind = given.kind if isinstance(given, MeshAxis) else given
+    return str(kind) if isinstance(kind, str) else kind
+
+
+def _shown(pattern: object) -> str:
+    """Write a pattern as plans do, such as `RouteByStage(random)`."""
+    if not isinstance(pattern, Routing | Aggregation):
+        return quoted(pattern)
+    args = ", ".join(str(value) for value in plain_fields(pattern).values())
+    return f"`{type(pattern).__name__}({args})`"
+
+
+def spec_of(entry: Entry) -> StrategySpec:
+    """Return an entry in which nothing is wrong as a value, its patterns filled in."""
+    axis, members = entry.axis, entry.members
+    routing, policy = axis.routing, members["routing"]
+    if isinstance(routing, RouteByStage) and isinstance(policy, Policy):
+        routing = replace(routing, policy=policy)
+    owner = {key: plain(members[key]) for key in ("l1_owner",) if key in members}
+    return StrategySpec(
+        mesh_axis=MeshAxis(kind=axis.name, size=cast("int", members["size"])),
+        name=cast("str", members.get("name", axis.name)),
+        routing=routing,
+        aggregation=axis.aggregation,
+        layer_hook_specs=cast("tuple[LayerHookSpec, ...]", members.get("layer_hook_specs", ())),
+        kernel_specs=cast("tuple[KernelSpec, ...]", members.get("kernel_specs", ())),
+        shard_extension={**entry.options, **owner},
+    )

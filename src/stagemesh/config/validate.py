@@ -1,0 +1,176 @@
+"""Checks deploy and strategy files without any checkpoint.
+
+Where the pipeline is known, by the file's own word or by the caller's, stages, edges and the merged
+whole are checked against it; else the form alone is. A saved plan is recognised and left to the
+planner, which knows its form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from stagemesh.config.bases import DeployFiles, pipeline_named
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.check import hints
+from stagemesh.config.deploy import read_deploy
+from stagemesh.config.document import Document
+from stagemesh.config.fields import stage_fields
+from stagemesh.config.identify import named_model
+from stagemesh.config.place import Nowhere, Place, Run
+from stagemesh.config.schema import StrategyFile
+from stagemesh.config.settle import settle
+from stagemesh.config.stages import Stages
+from stagemesh.config.strategy import read_strategy
+from stagemesh.config.topology import topology_findings
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer
+from stagemesh.spec.pipeline import PipelineConfig
+
+_PLAN_KEYS: Final = ("version", "checkpoint")
+_PLAN_HEAD: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*[0-9]+\s*,\s*"pipeline"\s*:')
+"""How a saved plan begins; it may be larger than any file that people write."""
+_HEAD_BYTES: Final = 256
+
+
+class FileKind(Enum):
+    """What a file holds."""
+
+    DEPLOY = "deploy"
+    """How the stages of a pipeline run."""
+    STRATEGY = "strategy"
+    """Parallel axes laid over stages."""
+    PLAN = "plan"
+    """A saved plan."""
+
+
+@frozen
+class CheckedFile:
+    """What was found in one file."""
+
+    path: str
+    """The file as it was given."""
+    kind: FileKind | None
+    """What it holds; `None` when it cannot be read."""
+    pipeline: str | None = None
+    """Pipeline that it was checked against; `None` where the form alone was checked."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Everything found, warnings too."""
+    documents: tuple[Document, ...] = ()
+    """The file and those it lies on, for showing the lines at fault."""
+
+
+@frozen
+class CheckedFiles:
+    """What was found in several files."""
+
+    files: tuple[CheckedFile, ...]
+    """Each of them, in the order in which they were given."""
+    problems: tuple[Diagnostic, ...] = ()
+    """What is wrong with the question itself: the pipeline that was named."""
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All findings, in the order of the files; one in a shared file is told once."""
+        found = (diagnostic for file in self.files for diagnostic in file.diagnostics)
+        return tuple(dict.fromkeys((*self.problems, *found)))
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """All that was read."""
+        return tuple(document for file in self.files for document in file.documents)
+
+
+def check_files(
+    paths: Iterable[str | Path], pipeline: str | None = None, catalog: Catalog | None = None
+) -> CheckedFiles:
+    """Check files; `pipeline` is that of files which do not name theirs."""
+    catalog = Catalog.installed() if catalog is None else catalog
+    run = Run()
+    known = None
+    if pipeline is not None:
+        place = Place(located=Nowhere(source="--pipeline", layer=Layer.GLOBAL))
+        known = _pipeline(pipeline, place, catalog, run)
+    checker = _Checker(catalog, known)
+    return CheckedFiles(
+        files=tuple(checker.check(str(path)) for path in paths), problems=tuple(run.findings)
+    )
+
+
+def _pipeline(name: str, place: Place, catalog: Catalog, run: Run) -> PipelineConfig | None:
+    """Return the pipeline of that name, when there is one that can be planned."""
+    model = named_model(name, place, catalog, run)
+    if model is None:
+        return None
+    wrong = topology_findings(model.pipeline, catalog, stage_fields(catalog))
+    run.findings.extend(wrong)
+    return None if wrong else model.pipeline
+
+
+class _Checker:
+    def __init__(self, catalog: Catalog, pipeline: PipelineConfig | None) -> None:
+        self._catalog = catalog
+        self._pipeline = pipeline
+        self._fields = stage_fields(catalog)
+
+    def check(self, path: str) -> CheckedFile:
+        if begins_like_a_plan(path):
+            return CheckedFile(path=path, kind=FileKind.PLAN)
+        run = Run(partial=True)
+        documents = DeployFiles(self._catalog, run).open(path, path)
+        kind = kind_of(documents)
+        if kind is FileKind.PLAN:
+            return CheckedFile(path=path, kind=kind)
+        pipeline = None
+        if kind is FileKind.DEPLOY:
+            pipeline = self._check_deploy(documents, run)
+        elif kind is FileKind.STRATEGY:
+            pipeline = self._check_strategy(documents[-1], run)
+        return CheckedFile(
+            path=path,
+            kind=kind,
+            pipeline=None if pipeline is None else pipeline.model_type,
+            diagnostics=tuple(dict.fromkeys(run.findings)),
+            documents=documents,
+        )
+
+    def _check_deploy(self, documents: tuple[Document, ...], run: Run) -> PipelineConfig | None:
+        """Check the file on its own and on every platform that it has a section for."""
+        named = pipeline_named(documents)
+        pipeline = self._pipeline if named is None else _pipeline(*named, self._catalog, run)
+        read = read_deploy(documents, Stages(pipeline=pipeline), self._fields, run)
+        if pipeline is not None:
+            for platform in (None, *read.platforms):
+                settle(read.on(platform), pipeline, self._catalog, self._fields, run)
+        return pipeline
+
+    def _check_strategy(self, document: Document, run: Run) -> PipelineConfig | None:
+        whole = Run()  # an entry of a strategy is never spread over layers
+        layered = dataclasses.replace(document, layer=Layer.STRATEGY)
+        read_strategy(layered, Stages(pipeline=self._pipeline), self._catalog.axes, whole)
+        run.findings.extend(whole.findings)
+        return self._pipeline
+
+
+def kind_of(documents: tuple[Document, ...]) -> FileKind | None:
+    """Tell what a file holds by the keys of its root."""
+    if not documents:
+        return None
+    root = documents[-1].value
+    if all(key in root for key in hints(StrategyFile)):
+        return FileKind.STRATEGY
+    return FileKind.PLAN if all(key in root for key in _PLAN_KEYS) else FileKind.DEPLOY
+
+
+def begins_like_a_plan(path: str) -> bool:
+    """Whether a file begins as saved plans do; nothing more of it is read."""
+    try:
+        with Path(path).open("rb") as file:
+            return _PLAN_HEAD.match(file.read(_HEAD_BYTES)) is not None
+    except (OSError, ValueError):  # told when it is read
+        return False

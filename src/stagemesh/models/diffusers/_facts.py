@@ -1,0 +1,163 @@
+"""Facts of the stages of a checkpoint of `diffusers`, whole or split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from stagemesh.models._diffusers.autoencoders import Autoencoder
+from stagemesh.models._diffusers.denoisers import CLASS_KEY, Denoiser
+from stagemesh.models._diffusers.numbers import flag
+from stagemesh.models.diffusers._classes import CLASSES, PipelineClass
+from stagemesh.models.diffusers._components import DECODERS, DENOISERS, ENCODERS
+from stagemesh.models.diffusers._parts import Parts, read_parts, weights_of
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
+
+_DENOISER: Final = {"denoiser": DENOISERS}
+_ALL: Final = {**_DENOISER, "text encoder": ENCODERS, "VAE": DECODERS}
+
+
+def whole(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
+    """Facts of the one stage that holds all components: those of the network that denoises."""
+    parts = read_parts(configs, _DENOISER)
+    return {"dit": _denoising(configs, parts, _components(parts))}
+
+
+def split(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
+    """Facts of text encoder, denoiser and VAE as stages of their own."""
+    parts = read_parts(configs, _ALL)
+    known = _components(parts)
+    decoders = {name: known[name] for name in parts.decoders}
+    denoising = {name: known[name] for name in (*parts.denoisers, *parts.others)}
+    return {
+        "text_encoder": _encoding(configs, parts),
+        "denoiser": replace(
+            _denoising(configs, parts, denoising), output_pixels=None, output_frames=None
+        ),
+        "vae": _weighed(_decoding(configs, parts, decoders), configs, decoders),
+    }
+
+
+def _components(parts: Parts) -> dict[str, StageFacts]:
+    """What is known of each network, the denoisers first."""
+    return {
+        **{name: each.facts for name, each in parts.denoisers.items()},
+        **parts.encoders,
+        **{
+            name: StageFacts(num_parameters=each.num_parameters)
+            for name, each in parts.decoders.items()
+        },
+        **{name: StageFacts() for name in parts.others},
+    }
+
+
+def _total(components: Iterable[StageFacts]) -> int | None:
+    """Weights of several networks; `None` as soon as those of one are not known."""
+    sizes = [each.num_parameters for each in components]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if sizes and len(known) == len(sizes) else None
+
+
+def _weighed(
+    facts: StageFacts, configs: CheckpointConfigs, components: Mapping[str, StageFacts]
+) -> StageFacts:
+    weights = weights_of(configs, components)
+    return replace(
+        facts,
+        component_bytes=weights.component_bytes,
+        weight_bytes=weights.weight_bytes,
+        weight_dtype=facts.weight_dtype or weights.dtype,
+    )
+
+
+def _encoding(configs: CheckpointConfigs, parts: Parts) -> StageFacts:
+    """Facts of the largest encoder, which is the one that is cut; all of them are weighed."""
+    encoders = parts.encoders
+    largest = max(encoders.values(), key=lambda each: each.num_parameters or 0)
+    facts = replace(largest, num_parameters=_total(encoders.values()))
+    return _weighed(facts, configs, encoders)
+
+
+def _decoding(
+    configs: CheckpointConfigs, parts: Parts, decoders: Mapping[str, StageFacts]
+) -> StageFacts:
+    """Facts of what decodes: how large, and what a picture or a clip of it has."""
+    size = _pixels(parts, _class(configs.root))
+    return StageFacts(
+        num_experts=0,
+        num_parameters=_total(decoders.values()),
+        guidance=False,
+        output_pixels=None if size is None else math.prod(size),
+        output_frames=None if size is None else size[0],
+    )
+
+
+def _class(root: JsonObject) -> PipelineClass | None:
+    return CLASSES.get(str(root.get(CLASS_KEY)))
+
+
+def _denoising(
+    configs: CheckpointConfigs, parts: Parts, components: Mapping[str, StageFacts]
+) -> StageFacts:
+    root = configs.root
+    denoisers = tuple(parts.denoisers.values())
+    known = _class(root)
+    sequence, text = _lengths(parts, known)
+    size = _pixels(parts, known)
+    facts = replace(
+        denoisers[0].facts,
+        num_parameters=_total(each.facts for each in denoisers),
+        sequence_length=sequence,
+        text_length=text,
+        output_pixels=None if size is None else math.prod(size),
+        output_frames=None if size is None else size[0],
+        guidance=_guidance(root, denoisers, known),
+    )
+    return _weighed(facts, configs, components)
+
+
+def _guidance(
+    root: JsonObject, denoisers: Collection[Denoiser], known: PipelineClass | None
+) -> bool | None:
+    """Whether guidance costs a second pass: never where it was distilled into the network."""
+    if any(each.is_distilled for each in denoisers) or flag(root, "is_distilled"):
+        return False
+    return None if known is None else known.guided
+
+
+def _lengths(parts: Parts, known: PipelineClass | None) -> tuple[int | None, int | None]:
+    """Tokens of one forward at the model's own size, and those of the prompt among them."""
+    network, vae = _first(parts)
+    text: int | None = 0
+    if network.joins_text:
+        text = network.own_text_length or (None if known is None else known.text_length)
+    size = _pixels(parts, known)
+    if network.patch is None:
+        return None, None
+    if size is None or vae is None or text is None:
+        return None, text
+    latent = vae.latent(size)
+    frames, rows, columns = (
+        -(-cells // cut) for cells, cut in zip(latent, network.patch, strict=True)
+    )
+    pictures = 0 if known is None else known.pictures
+    return frames * rows * columns * (1 + pictures) + text, text
+
+
+def _pixels(parts: Parts, known: PipelineClass | None) -> tuple[int, int, int] | None:
+    """Frames, height and width of a picture or clip of the model's own size."""
+    network, vae = _first(parts)
+    if vae is None or vae.pixels is None:
+        return None
+    if network.own_size is not None:
+        frames, rows, columns = network.own_size
+        return frames, rows * vae.pixels, columns * vae.pixels
+    return None if known is None else known.size
+
+
+def _first(parts: Parts) -> tuple[Denoiser, Autoencoder | None]:
+    """The denoiser and the VAE that say how large things are."""
+    return next(iter(parts.denoisers.values())), next(iter(parts.decoders.values()), None)

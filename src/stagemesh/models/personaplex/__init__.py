@@ -1,0 +1,1 @@
+"""PersonaPlex: listens and speaks at the same time, frame by frame."""

@@ -1,0 +1,174 @@
+"""How two plans differ: what is decided otherwise, not how it was written.
+
+Stages are matched by name, and everything about them is compared as it takes effect: ranks,
+devices, routing, arguments, memory. Where a value was written is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from stagemesh.config.variables import SECRET
+from stagemesh.plan.place import size_text
+from stagemesh.plan.render import devices_text
+from stagemesh.plan.table import printable, table, wrapped
+from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
+from stagemesh.plan.words import plural, value_text
+from stagemesh.spec.frozen import frozen
+
+ABSENT: Final = "-"
+"""Stands for what one of the two does not have."""
+_MASK: Final = "***"
+_PIPELINE: Final = "pipeline"
+
+
+@frozen
+class Difference:
+    """One thing that is decided otherwise."""
+
+    where: str
+    """The stage or edge, or `pipeline`."""
+    what: str
+    """What of it."""
+    before: str
+    """How the first has it."""
+    after: str
+    """How the second has it."""
+
+
+def differences(before: Plan, after: Plan) -> tuple[Difference, ...]:
+    """Return everything that two plans decide otherwise, in the order of a plan."""
+    found = list(compared(_PIPELINE, _whole(before), _whole(after)))
+    found += _sentences("cannot run", before.not_runnable, after.not_runnable)
+    found += _sentences("not checked", before.skipped_checks, after.skipped_checks)
+    old = {stage.name: stage for stage in before.stages}
+    new = {stage.name: stage for stage in after.stages}
+    for name in dict.fromkeys((*old, *new)):
+        found += compared(name, _stage(old.get(name)), _stage(new.get(name)))
+    edges, others = _edges(before), _edges(after)
+    for name in dict.fromkeys((*edges, *others)):
+        found += compared(name, _edge(edges.get(name)), _edge(others.get(name)))
+    return tuple(found)
+
+
+def differences_text(
+    found: Sequence[Difference], names: tuple[str, str], width: int | None = None
+) -> str:
+    """Render differences by the place they are in, below the names of the two compared."""
+    before, after = names
+    if not found:
+        return "\n".join(wrapped(f"{before} and {after} say the same", width)) + "\n"
+    blocks = [[f"--- {before}", f"+++ {after}"]]
+    places = dict.fromkeys(each.where for each in found)
+    for place in places:
+        rows = [
+            (f"  {each.what}", f"{each.before} => {each.after}")
+            for each in found
+            if each.where == place
+        ]
+        blocks.append([printable(place), *table(rows, width)])
+    told = f"{plural(len(found), 'difference')} in {plural(len(places), 'place')}"
+    return "\n\n".join(map("\n".join, [*blocks, [told]])) + "\n"
+
+
+def compared(
+    where: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[Difference]:
+    """Compare two things by their parts; what looks like a secret is never shown."""
+    for what in dict.fromkeys((*before, *after)):
+        old, new = before.get(what, ABSENT), after.get(what, ABSENT)
+        if old == new:
+            continue
+        if SECRET.matches(what.rpartition(".")[2]):
+            old, new = (
+                each if each == ABSENT else f"{_MASK} ({side})"
+                for each, side in ((old, "before"), (new, "after"))
+            )
+        yield Difference(where=where, what=what, before=old, after=new)
+
+
+def _sentences(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
+    for old in before:
+        if old not in after:
+            yield Difference(where=_PIPELINE, what=what, before=old, after=ABSENT)
+    for new in after:
+        if new not in before:
+            yield Difference(where=_PIPELINE, what=what, before=ABSENT, after=new)
+
+
+def _whole(plan: Plan) -> dict[str, str]:
+    devices = plan.devices
+    memory = ABSENT if devices.memory_bytes is None else size_text(devices.memory_bytes)
+    return {
+        "model": plan.pipeline,
+        "checkpoint": plan.checkpoint.path,
+        "configuration": plan.checkpoint.config_hash[:12],
+        "devices": f"{devices.count} {'imaginary ' if devices.imaginary else ''}{devices.kind}",
+        "device memory": memory,
+        "async_chunk": value_text(plan.async_chunk),
+    }
+
+
+def _stage(stage: StagePlan | None) -> dict[str, str]:
+    if stage is None:
+        return {}
+    memory = stage.memory
+    return {
+        "engine": stage.engine,
+        "axes": " ".join(f"{axis.axis}={axis.size}" for axis in stage.axes) or ABSENT,
+        "ranks x replicas": f"{stage.world_size} x {len(stage.replicas)}",
+        "devices": devices_text(stage),
+        "policy": stage.policy,
+        **{f"routing of {axis.axis}": _routing(axis) for axis in stage.axes},
+        "memory of a rank": ABSENT if memory is None else size_text(memory.total),
+        "input": ",".join(map(str, stage.input_sources)) or ABSENT,
+        "output": stage.final_output_type or ABSENT,
+        **dict(leaves("", stage.engine_args)),
+        **dict(leaves("", stage.stage_args)),
+        **dict(leaves("additional_config.", stage.model_args)),
+        **dict(leaves("default_sampling_params.", stage.sampling)),
+        **dict(leaves("env.", stage.env)),
+        **dict(pair for axis in stage.axes for pair in _options(axis)),
+        **{
+            f"{each.kind} of {each.target}": f"{each.name} ({each.axis})" for each in stage.bindings
+        },
+    }
+
+
+def _routing(axis: AxisPlan) -> str:
+    args = ", ".join(value_text(value) for value in axis.routing.args.values())
+    enters = f"{axis.routing.name}({args})" if args else axis.routing.name
+    return f"{enters} -> {axis.aggregation.name}"
+
+
+def _options(axis: AxisPlan) -> Iterator[tuple[str, str]]:
+    """Options that say something; where the axis is absent, so are the others."""
+    given = {name: value for name, value in axis.options.items() if value is not None}
+    return leaves(f"{axis.axis}.", given)
+
+
+def leaves(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Write values by their paths, down to what is no mapping."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", value_text(value)
+
+
+def _edges(plan: Plan) -> dict[str, EdgePlan]:
+    names = {stage.stage_id: stage.name for stage in plan.stages}
+    return {f"{names[edge.source]} -> {names[edge.target]}": edge for edge in plan.edges}
+
+
+def _edge(edge: EdgePlan | None) -> dict[str, str]:
+    if edge is None:
+        return {}
+    return {
+        "connector": edge.connector,
+        "payload": edge.payload_type,
+        "handover": "by chunk" if edge.chunked else "whole",
+        "bridge": edge.bridge or ABSENT,
+        **dict(leaves("", edge.options)),
+    }

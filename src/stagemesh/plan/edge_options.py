@@ -1,0 +1,64 @@
+"""What the model can be told about an edge, given beside the options of its connector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stagemesh.config.check import hints
+from stagemesh.config.plain import plain_fields
+from stagemesh.config.settings import ConnectorSettings
+from stagemesh.plan.report import Report
+from stagemesh.plan.typed import typed
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.pipeline import StagePipelineConfig
+from stagemesh.spec.unset import UNSET
+
+
+def edge_options(
+    producer: StagePipelineConfig, connector: ConnectorSettings | None, report: Report
+) -> Mapping[str, object]:
+    """Return the model's options for an edge that leaves `producer`, defaults filled in."""
+    kind = producer.edge_options
+    given = {} if connector is None else connector.edge_options
+    taken = {
+        name: typed(annotation, given[name].value, given[name].origin, name, report)
+        for name, annotation in hints(kind).items()
+        if name in given
+    }
+    if UNSET in taken.values():
+        return {}
+    try:
+        return plain_fields(kind(**taken))
+    except ValueError as error:  # the options type of a model says no
+        report.add(
+            Diagnostic(
+                code="PL025",
+                message=f"an option of the edges of `{producer.model_stage}` is refused: {error}",
+                origin=None if connector is None else connector.origin,
+            )
+        )
+        return {}
+
+
+def report_idle_options(
+    connectors: Mapping[str, ConnectorSettings],
+    carried: Mapping[str | None, Iterable[StagePipelineConfig]],
+    report: Report,
+) -> None:
+    """Report options of the model that none of the edges has which their connector carries.
+
+    `carried` are the producers of those edges; a connector without edges is reported elsewhere.
+    """
+    for name, producers in carried.items():
+        known = {option for each in producers for option in hints(each.edge_options)}
+        given = connectors[name].edge_options if name is not None else {}
+        for option, value in given.items():
+            if option not in known:
+                report.add(
+                    Diagnostic(
+                        code="MD026",
+                        message=f"connector `{name}` carries no edge that has a `{option}`",
+                        origin=value.origin,
+                        help=did_you_mean(option, known),
+                    )
+                )

@@ -1,0 +1,241 @@
+"""One value of a plan: what it is, every layer that had a word, what it needs, where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.load import Loaded
+from stagemesh.plan.checks import rule_findings
+from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
+from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
+from stagemesh.plan.make import Made
+from stagemesh.plan.provenance import AXES
+from stagemesh.plan.render import devices_text
+from stagemesh.plan.stack import Stack, implied_size, stack_of
+from stagemesh.plan.subject import Record, Subject
+from stagemesh.plan.table import table, wrapped
+from stagemesh.plan.tally import held_by
+from stagemesh.plan.values import StagePlan, ValuePlan
+from stagemesh.plan.words import value_text
+from stagemesh.spec.axis import SIZE, Axis, WorldRole
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.unset import UNSET
+
+_MOST: Final = 64
+"""Sizes of an axis that are tried."""
+_DEFAULT: Final = "default"
+_DEVICES: Final = "devices"
+_FORCED: Final = "what the model does not let go of"
+_LAYERS: Final[Mapping[str, str]] = {
+    _DEFAULT: _DEFAULT,
+    "pipeline": "the model's pipeline",
+    "pipeline_wide": "root of a deploy file",
+    "deploy": "deploy file",
+    "overlay": "deploy file, over its base",
+    "platform": "platform section of a deploy file",
+    "strategy": "strategy file",
+    "global": "flag for all stages",
+    "stage": "flag for the stage",
+}
+_PLANNED: Final[Mapping[str, str]] = {
+    "engine": "the choice of the engine",
+    _DEVICES: "the ranks of the stage, in their order",
+    "env": "the environment of the stage's processes",
+    "input_connectors": "the edges into the stage",
+    "output_connectors": "the edges out of the stage",
+    SAMPLING: "every request that does not give it",
+    MODEL_ARGS: "the model",
+}
+
+
+@frozen
+class Word:
+    """What one layer says about a value."""
+
+    layer: str
+    """The layer."""
+    place: str
+    """Where it was written."""
+    value: object
+    """What it says."""
+    verdict: str = "overridden"
+    """`wins` or `overridden`."""
+
+
+@frozen
+class ValueStory:
+    """One value and all that led to it."""
+
+    path: str
+    """The value, as people write it."""
+    topic: str
+    """The field or axis, as `explain` takes it without a model."""
+    value: object
+    """What holds."""
+    type: str
+    """The values it takes, in words."""
+    doc: str
+    """What it is."""
+    words: tuple[Word, ...]
+    """What the layers say, highest first."""
+    needs: tuple[str, ...]
+    """What it has to meet."""
+    goes_to: str
+    """Who acts on it."""
+
+
+def explain_value(
+    subject: Subject, record: Record, made: Made, catalog: Catalog
+) -> ValueStory | None:
+    """Tell the story of one value; `None` when there is no such value."""
+    value = record.values(subject.stage).get(subject.path)
+    axis = _axis(subject, catalog)
+    written = subject.path.removeprefix(f"{AXES}.").removesuffix(f".{SIZE}")
+    doc = explain_field(written, catalog, {})
+    stage = record.stages.get(subject.stage or "")
+    if value is None and (doc is None or not _is_here(doc, subject, stage)):
+        return None
+    own = None if doc is None else _own(doc.declarations, stage)
+    said = [] if value is None else [value, *value.superseded]
+    held = UNSET if stage is None else _held(stage, subject.path)
+    words = tuple(
+        word if number else replace(word, verdict="wins")
+        for number, word in enumerate(_words(said, own, held))
+    )
+    return ValueStory(
+        path=subject.shown,
+        topic=_topic(subject.path, axis) or (written if doc is None else doc.path),
+        value=words[0].value if words else None,
+        type="" if own is None else own.type.removesuffix(" or null"),
+        doc="" if own is None else own.doc,
+        words=words,
+        needs=() if axis is None else tuple(_needs(axis, subject, made, catalog)),
+        goes_to="every stage" if stage is None else _goes_to(subject.path, stage, catalog),
+    )
+
+
+def members_of(subject: Subject, record: Record) -> Mapping[str, ValuePlan]:
+    """Return the values below a path, which is that of a stage or of a mapping."""
+    start = f"{subject.path}." if subject.path else ""
+    values = record.values(subject.stage)
+    return {path: value for path, value in values.items() if path.startswith(start)}
+
+
+def story_text(story: ValueStory, width: int | None = None) -> str:
+    """Render the story of a value."""
+    kind = f"   ({story.type})" if story.type else ""
+    blocks = [
+        wrapped(f"{story.path} = {value_text(story.value)}{kind}", width),
+        wrapped(story.doc, width),
+    ]
+    rows = [("layer", "place", "value", "")]
+    rows += [(word.layer, word.place, value_text(word.value), word.verdict) for word in story.words]
+    blocks.append(list(table(rows, width, headed=True)) if story.words else ["nobody gives it"])
+    facts = [("needs", need) for need in story.needs]
+    blocks.append(list(table([*facts, ("goes to", story.goes_to)], width)))
+    return "\n\n".join("\n".join(block) for block in blocks if block != [""]) + "\n"
+
+
+def _is_here(doc: FieldDoc, subject: Subject, stage: StagePlan | None) -> bool:
+    """Whether the stage, or the pipeline, has a field that nobody gives."""
+    if subject.stage is None:
+        return doc.is_common
+    return bool(doc.kinds) if stage is None else stage.execution_type in doc.kinds
+
+
+def _held(stage: StagePlan, path: str) -> object:
+    """What holds in a stage, where the plan says more than was given."""
+    if path == _DEVICES and path not in stage.values:
+        return devices_text(stage)
+    return held_by(stage).get(path, UNSET)
+
+
+def _axis(subject: Subject, catalog: Catalog) -> Axis | None:
+    first, _, rest = subject.path.partition(".")
+    return catalog.axes.get(rest.partition(".")[0]) if first == AXES else None
+
+
+def _topic(path: str, axis: Axis | None) -> str | None:
+    is_size = axis is not None and path.endswith(f".{SIZE}")
+    return f"axis {axis.name}" if axis is not None and is_size else None
+
+
+def _own(declarations: tuple[Declaration, ...], stage: StagePlan | None) -> Declaration:
+    """Choose what the engine of the stage says, where several say something."""
+    wanted = "" if stage is None else f"engine `{stage.engine}`"
+    return next((each for each in declarations if each.owner == wanted), declarations[0])
+
+
+def _words(said: Sequence[ValuePlan], own: Declaration | None, held: object) -> Iterator[Word]:
+    """What the layers say, highest first; the field's own default is the last word."""
+    if said and held not in (UNSET, said[0].value):
+        yield Word(layer=_LAYERS["pipeline"], place=_FORCED, value=held)
+    elif not said and held is not UNSET:
+        yield Word(layer="placement", place="automatic", value=held)
+    for each in said:
+        shipped = ", as the model ships it" if each.is_default and each.layer != _DEFAULT else ""
+        layer = _LAYERS[each.layer] + shipped
+        yield Word(layer=layer, place=each.origin, value=each.value)
+    if own is not None and not own.required and _DEFAULT not in [each.layer for each in said]:
+        yield Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)
+
+
+def _needs(axis: Axis, subject: Subject, made: Made, catalog: Catalog) -> Iterator[str]:
+    yield from axis.needs
+    stack = _stack(subject.stage, made.loaded, catalog)
+    if stack is None or not subject.path.endswith(f".{SIZE}"):
+        return
+    implied = implied_size(axis, stack.stage, stack.sizes)
+    if implied is not None:
+        yield f"it follows from the other axes here: {implied}"
+        return
+    fitting = [size for size in range(1, _MOST + 1) if _fits(axis, size, stack)]
+    if fitting and len(fitting) < _MOST:
+        listed = ", ".join(map(str, fitting))
+        yield f"sizes up to {_MOST} that fit `{subject.stage}`: {listed}"
+
+
+def _stack(stage: str | None, loaded: Loaded | None, catalog: Catalog) -> Stack | None:
+    """Put the axes of a stage together again, to ask them about other sizes."""
+    if loaded is None or loaded.pipeline is None or loaded.settings is None:
+        return None
+    said = next(each for each in loaded.settings.stages if each.name == stage)
+    declared = loaded.pipeline.stage(said.name)
+    assert declared is not None
+    facts = {} if loaded.checkpoint is None else loaded.checkpoint.facts
+    return stack_of(declared, said, facts.get(said.name, StageFacts()), catalog.axes)
+
+
+def _fits(axis: Axis, size: int, stack: Stack) -> bool:
+    """Whether an axis of a stack has nothing against another size of itself."""
+    tried = tuple(replace(item, size=size) if item.axis is axis else item for item in stack.axes)
+    other = replace(stack, axes=tried)
+    return all(not list(rule_findings(other, item, _ignore)) for item in tried if item.axis is axis)
+
+
+def _ignore(_sentence: str) -> None:
+    """A check that cannot be made is none against a size."""
+
+
+def _goes_to(path: str, stage: StagePlan, catalog: Catalog) -> str:
+    first, _, rest = path.partition(".")
+    engine = f"engine `{stage.engine}`"
+    if first == AXES:
+        return _carried_by(catalog.axes[rest.partition(".")[0]], stage, catalog)
+    if first in stage.engine_args:
+        return f"{engine}, as its argument `{first}`"
+    return _PLANNED.get(first, f"nothing yet: {engine} does not act on it")
+
+
+def _carried_by(axis: Axis, stage: StagePlan, catalog: Catalog) -> str:
+    spec = catalog.engines.get(stage.engine)
+    if axis.role is WorldRole.MULTIPLIES_REPLICAS:
+        return "the runtime, which starts as many copies and chooses between them"
+    if spec is not None and axis.name in spec.executes:
+        return f"engine `{stage.engine}`, which executes the axis"
+    who = "the runtime" if axis.role is WorldRole.NO_RANKS else f"engine `{stage.engine}`"
+    return f"the plan alone: {who} does not execute the axis yet"

@@ -1,0 +1,33 @@
+"""Plain values as YAML that people read: members in the order given, short lists on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import yaml
+
+_WIDTH = 100
+
+
+def yaml_text(value: Mapping[str, object]) -> str:
+    """Write a mapping; tuples become lists."""
+    return yaml.safe_dump(
+        _listed(value),
+        sort_keys=False,
+        default_flow_style=False,
+        allow_unicode=True,
+        width=_WIDTH,
+    )
+
+
+def comments(lines: Iterable[str]) -> str:
+    """Write lines as comments."""
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _listed(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_listed(inner) for inner in value]
+    return value

@@ -1,0 +1,56 @@
+"""A plan as placement groups for Ray.
+
+A group holds the replicas that share devices, most often one; a bundle is one device of it, with
+the ranks that lie there. All bundles of a group belong onto one node (`STRICT_PACK`), since a plan
+is made for the devices of one host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.plan.values import Plan
+
+_CPU_KIND = "cpu"
+
+
+def ray_bundles(plan: Plan, _catalog: Catalog) -> str:
+    """Write `{"placement_groups": [{"name", "strategy", "bundles", "ranks"}]}` as JSON.
+
+    A bundle asks for one GPU, and for one CPU for each rank on it; on CPU devices for CPUs alone.
+    """
+    gpus: dict[str, float] = {} if plan.devices.kind == _CPU_KIND else {"GPU": 1}
+    groups = []
+    for devices in _components(plan):
+        ranks = [devices[device] for device in sorted(devices)]
+        replicas = sorted({rank.rpartition(".")[0] for held in ranks for rank in held})
+        groups.append(
+            {
+                "name": "+".join(replicas),
+                "strategy": "STRICT_PACK",
+                "bundles": [{"CPU": len(held), **gpus} for held in ranks],
+                "ranks": ranks,
+            }
+        )
+    return json.dumps({"pipeline": plan.pipeline, "placement_groups": groups}, indent=2) + "\n"
+
+
+def _components(plan: Plan) -> list[Mapping[int, list[str]]]:
+    """Replicas that share devices, directly or through others, as ranks by device."""
+    found: list[dict[int, list[str]]] = []
+    for stage in plan.stages:
+        for replica in stage.replicas:
+            own = {
+                rank.device: [f"{stage.name}[{replica.index}].{rank.rank}"]
+                for rank in replica.ranks
+            }
+            touching = [group for group in found if group.keys() & own.keys()]
+            found = [group for group in found if group not in touching]
+            merged: dict[int, list[str]] = {}
+            for group in (*touching, own):
+                for device, ranks in group.items():
+                    merged.setdefault(device, []).extend(ranks)
+            found.append(merged)
+    return sorted(found, key=min)

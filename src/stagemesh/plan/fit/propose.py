@@ -1,0 +1,243 @@
+"""`--fit`: from what the user gave to the best few layouts for other devices, and the strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.document import Document
+from stagemesh.config.host import Host
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.plain import plain, plain_fields
+from stagemesh.plan.build import PlanRequest, build
+from stagemesh.plan.export.dump import comments, yaml_text
+from stagemesh.plan.fit.layout import DEVICES, Change, changed
+from stagemesh.plan.fit.search import Choice, Found, search
+from stagemesh.plan.fit.suggest import Overrides, is_about_layout
+from stagemesh.plan.prepare import prepare
+from stagemesh.plan.values import AxisPlan, Plan, StagePlan
+from stagemesh.spec.axis import Axis
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.unset import UNSET
+
+_FLAG: Final = "--fit"
+_ORIGIN: Final = Origin(layer=Layer.GLOBAL, source=_FLAG)
+
+
+@frozen
+class StageProposal:
+    """What is proposed for one stage."""
+
+    name: str
+    """The stage."""
+    axes: Mapping[str, int]
+    """Sizes of its axes."""
+    ranks: int
+    """Ranks of one replica."""
+    replicas: int
+    """Replicas."""
+    memory_bytes: int | None
+    """Memory of one rank."""
+    sent_bytes: int | None
+    """Bytes that the busiest rank sends in one forward; `None` where an axis cannot tell."""
+    cuts: Mapping[str, int]
+    """What is cut into how many pieces."""
+
+
+@frozen
+class Proposal:
+    """One layout of all stages."""
+
+    latency_gain: float
+    """Estimated latency of the layout as it was given, over that of this one."""
+    throughput_gain: float
+    """Estimated requests a second of this one, over those of the layout as it was given."""
+    stages: tuple[StageProposal, ...]
+    """Its stages."""
+    strategy: Mapping[str, object]
+    """The strategy file that leads to it."""
+    plan: Plan
+    """The plan that it gives."""
+
+
+@frozen
+class Fitted:
+    """What `--fit` found, or what stands against it."""
+
+    proposals: tuple[Proposal, ...]
+    """The best first; empty when a diagnostic is an error."""
+    by_latency: bool
+    """Whether they are ranked by the latency of a request, rather than by requests a second."""
+    tried: int
+    """Layouts of single stages that were compared."""
+    overrides: Overrides
+    """What has to be said besides the strategy: the model's own devices are freed."""
+    diagnostics: tuple[Diagnostic, ...]
+    """Everything found."""
+    documents: tuple[Document, ...]
+    """What was read."""
+
+
+@frozen
+class FitRequest:
+    """What layouts are wanted for."""
+
+    inputs: PlanInputs
+    """The model and everything that was said about how it should run, but for its devices."""
+    devices: str
+    """How many devices, or an imaginary set such as `8xH200`."""
+    best: int = 3
+    """Most layouts to propose."""
+
+
+def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted:
+    """Propose layouts for other devices; what the user fixed stays."""
+    catalog = Catalog.installed() if catalog is None else catalog
+    inputs = replace(asked.inputs, devices=asked.devices)
+    prepared = prepare(inputs, host, catalog, flag=_FLAG)
+    twice = () if asked.inputs.devices is UNSET else (_given_twice(asked.inputs),)
+    nothing = Fitted(
+        proposals=(),
+        by_latency=False,
+        tried=0,
+        overrides={},
+        diagnostics=(*twice, *prepared.diagnostics),
+        documents=prepared.documents,
+    )
+    if prepared.request is None or twice:
+        return nothing
+    overrides = _freed(inputs, prepared.request)
+    request = _without_devices(prepared.request, overrides)
+    found = search(request, catalog, asked.best)
+    problems = tuple(_problems(found, request, catalog))
+    refused = any(each.is_error for each in problems)
+    return replace(
+        nothing,
+        proposals=()
+        if refused
+        else tuple(_proposal(choice, found, catalog) for choice in found.choices),
+        by_latency=found.by_latency,
+        tried=found.tried,
+        overrides=overrides,
+        diagnostics=(*prepared.diagnostics, *problems),
+    )
+
+
+def _given_twice(inputs: PlanInputs) -> Diagnostic:
+    return Diagnostic(
+        code="PL134",
+        message="`--devices` and `--fit` both give devices",
+        origin=_ORIGIN,
+        help=f"leave `--devices {inputs.devices}` out: layouts are proposed for those of `--fit`",
+    )
+
+
+def _freed(inputs: PlanInputs, request: PlanRequest) -> Overrides:
+    """Name the stages that only the model's own deploy file binds to devices."""
+    if inputs.deploy_config is not UNSET:
+        return {}
+    return {
+        stage.name: {DEVICES: None}
+        for stage in request.settings.stages
+        if DEVICES in stage.fields and stage.fields[DEVICES].origin.layer < Layer.STRATEGY
+    }
+
+
+def _without_devices(request: PlanRequest, overrides: Overrides) -> PlanRequest:
+    changes = {
+        stage.stage_id: Change(freed=True)
+        for stage in request.settings.stages
+        if stage.name in overrides
+    }
+    return replace(request, settings=changed(request.settings, changes))
+
+
+def _problems(found: Found, request: PlanRequest, catalog: Catalog) -> Iterator[Diagnostic]:
+    """Say why there is nothing to propose, or what was left as it is."""
+    if not found.choices:
+        plain_errors = [each for each in build(request, catalog).diagnostics if each.is_error]
+        if not all(map(is_about_layout, plain_errors)):
+            yield from plain_errors
+            return
+        yield Diagnostic(
+            code="PL131",
+            message=f"no layout of `{request.pipeline.model_type}` fits"
+            f" `{request.devices.count}` `{request.devices.kind}` devices",
+            origin=_ORIGIN,
+            notes=tuple(Note(message=each.message, origin=each.origin) for each in plain_errors),
+            help="give more or larger devices, or lower what the engines keep",
+        )
+    elif len(found.unknown) == len(request.pipeline.stages):
+        yield Diagnostic(
+            code="PL132",
+            message=f"layouts of `{request.pipeline.model_type}` cannot be compared",
+            origin=_ORIGIN,
+            help="the checkpoint gives neither weight files nor the number of weights",
+        )
+    else:
+        for name in found.unknown:
+            yield Diagnostic(
+                code="PL133",
+                severity=Severity.WARNING,
+                message=f"`{name}` stays as it was given: nothing tells how fast it is",
+                origin=_ORIGIN,
+            )
+
+
+# --- what is proposed -----------------------------------------------------------------------------
+
+
+def _proposal(choice: Choice, found: Found, catalog: Catalog) -> Proposal:
+    return Proposal(
+        latency_gain=_ratio(found.baseline.latency, choice.speed.latency),
+        throughput_gain=_ratio(found.baseline.busy, choice.speed.busy),
+        stages=tuple(_stage(stage, choice) for stage in choice.plan.stages),
+        strategy={
+            "strategies": {
+                stage.name: [_entry(axis, catalog.axes[axis.axis]) for axis in stage.axes]
+                for stage in choice.plan.stages
+                if stage.axes
+            }
+        },
+        plan=choice.plan,
+    )
+
+
+def _ratio(before: float, after: float) -> float:
+    return before / after if after else 1.0
+
+
+def _stage(stage: StagePlan, choice: Choice) -> StageProposal:
+    cost = choice.candidates[stage.stage_id].cost
+    sent = [each.sent_bytes for each in cost.axes.values() if not each.per_request]
+    return StageProposal(
+        name=stage.name,
+        axes={axis.axis: axis.size for axis in stage.axes},
+        ranks=stage.world_size,
+        replicas=len(stage.replicas),
+        memory_bytes=None if cost.memory is None else cost.memory.total,
+        sent_bytes=None if cost.unknown else sum(sent),
+        cuts={part.value: count for part, count in cost.pieces.items() if count > 1},
+    )
+
+
+def _entry(axis: AxisPlan, declared: Axis) -> Mapping[str, object]:
+    """Write one axis as a strategy file has it, without what holds anyway."""
+    entry: dict[str, object] = {"axis": axis.axis, "size": axis.size}
+    usual = {item.name: plain(item.default) for item in fields(declared.options)}
+    entry |= {name: value for name, value in axis.options.items() if value != usual[name]}
+    policy = axis.routing.args.get("policy")
+    if declared.policies and policy != plain_fields(declared.routing).get("policy"):
+        entry["routing"] = policy
+    if axis.label != axis.axis:
+        entry["name"] = axis.label
+    return entry
+
+
+def strategy_text(proposal: Proposal, comment: Iterable[str]) -> str:
+    """Write the strategy file of a proposal, under lines of comment."""
+    return comments(comment) + yaml_text(proposal.strategy)

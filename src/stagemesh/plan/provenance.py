@@ -1,0 +1,60 @@
+"""Where each given value came from, as the plan records it: by path, member by member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from stagemesh.config.plain import plain
+from stagemesh.config.settings import AxisSettings, Sourced
+from stagemesh.plan.values import ValuePlan
+from stagemesh.spec.axis import SIZE
+from stagemesh.spec.origin import Layer
+
+AXES: Final = "axes"
+"""First part of the paths of what was said about axes."""
+
+
+def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
+    """Say of every given value where it came from; mappings are merged, so of each member."""
+    return {path: _value(leaf) for path, leaf in _leaves(given, "")}
+
+
+def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
+    """Say of everything that was said about axes where it came from."""
+    found: dict[str, ValuePlan] = {}
+    for axis in axes:
+        given: dict[str, Sourced[Any] | None] = {
+            SIZE: axis.size,
+            "routing": axis.routing,
+            "owner": axis.owner,
+            "layer_hook_specs": axis.layer_hook_specs,
+            "kernel_specs": axis.kernel_specs,
+            **axis.options,
+        }
+        for name, sourced in given.items():
+            if sourced is not None:
+                found[f"{AXES}.{axis.axis}.{name}"] = _value(sourced)
+    return found
+
+
+def _leaves(
+    given: Mapping[Any, Sourced[object]], prefix: str
+) -> Iterator[tuple[str, Sourced[object]]]:
+    for key, sourced in sorted(given.items(), key=lambda item: str(item[0])):
+        path = f"{prefix}{key}"
+        if sourced.parts:
+            yield from _leaves(sourced.parts, f"{path}.")
+        else:
+            yield path, sourced
+
+
+def _value(sourced: Sourced[Any]) -> ValuePlan:
+    origin = sourced.origin
+    return ValuePlan(
+        value=plain(sourced.value),
+        layer=origin.layer.name.lower(),
+        origin=str(origin),
+        is_default=origin.shipped or origin.layer <= Layer.PIPELINE,
+        superseded=tuple(_value(below) for below in sourced.superseded),
+    )

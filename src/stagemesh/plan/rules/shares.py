@@ -1,0 +1,129 @@
+"""Shares of device memory: what all ranks on a device may use together, and what a stage gets.
+
+Bytes are checked where stages are placed; there a share counts with all that it may take. Here are
+the shares themselves, which need no bytes, and what no estimate covers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from stagemesh.plan.place import exceeds, size_text
+from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.setup import SharePlan
+from stagemesh.plan.stage import StageDraft
+from stagemesh.spec.diagnostic import Diagnostic, Note
+
+SHARE: Final = "gpu_memory_utilization"
+_CACHE: Final = "kv_cache_memory_bytes"
+
+
+def share_of(draft: StageDraft) -> float | None:
+    """Return the share of a device that one rank of a stage may use, if it has one."""
+    given = draft.choice.value(SHARE)
+    return given if isinstance(given, float) else None
+
+
+def shares(context: RuleContext) -> Ruling:
+    """Check the shares of every device and the budget of every stage."""
+    memory = context.placement.devices.memory_bytes
+    given = {draft.stage_id: share_of(draft) for draft in context.drafts}
+    found = list(_too_many(context))
+    for draft in context.drafts:
+        found += _too_small(context, draft, memory)
+        found += _too_large_cache(context, draft, memory)
+    return Ruling(
+        diagnostics=tuple(found),
+        skipped=tuple(_unknown_neighbours(context)),
+        shares={
+            stage: SharePlan(
+                share=share, memory_bytes=None if memory is None else int(share * memory)
+            )
+            for stage, share in given.items()
+            if share is not None
+        },
+    )
+
+
+def _on_devices(context: RuleContext) -> Mapping[int, Sequence[StageDraft]]:
+    """Return the stages on every device, one for each rank."""
+    found: dict[int, list[StageDraft]] = {}
+    for draft in context.drafts:
+        for replica in context.placement.replicas.get(draft.stage_id, ()):
+            for device in replica:
+                found.setdefault(device, []).append(draft)
+    return dict(sorted(found.items()))
+
+
+def _too_many(context: RuleContext) -> Iterator[Diagnostic]:
+    """Devices of which more than all is given away; every set of stages is told once."""
+    told: set[tuple[int, ...]] = set()
+    for device, ranks in _on_devices(context).items():
+        ids = tuple(draft.stage_id for draft in ranks)
+        total = sum(share_of(draft) or 0.0 for draft in ranks)
+        if not exceeds(total) or ids in told:
+            continue
+        told.add(ids)
+        sharing = [draft for draft in ranks if share_of(draft) is not None]
+        yield Diagnostic(
+            code="PL110",
+            message=f"the ranks on device `{device}` may use `{total:.4g}` of its memory together",
+            origin=context.origin(sharing[-1], SHARE),
+            notes=tuple(
+                Note(
+                    message=f"`{draft.stage.model_stage}` may use `{share_of(draft):g}`",
+                    origin=context.origin(draft, SHARE),
+                )
+                for draft in sharing
+            ),
+            help="lower the shares until they add up to `1`, or put the stages on other devices",
+        )
+
+
+def _unknown_neighbours(context: RuleContext) -> Iterator[str]:
+    """Stages of which nobody knows what they take beside the share of another."""
+    for device, ranks in _on_devices(context).items():
+        if all(share_of(draft) is None for draft in ranks):
+            continue
+        known = context.placement.devices.memory_bytes is not None
+        for draft in ranks:
+            if share_of(draft) is None and not (known and draft.memory is not None):
+                name = draft.stage.model_stage
+                yield f"memory of device `{device}`: what `{name}` takes beside shares is not known"
+
+
+def _too_small(context: RuleContext, draft: StageDraft, memory: int | None) -> Iterator[Diagnostic]:
+    """A budget that does not even hold what is there before any cache."""
+    share, estimate = share_of(draft), draft.memory
+    if share is None or memory is None or estimate is None:
+        return
+    budget, least = int(share * memory), estimate.weights + estimate.workspace
+    if budget < least <= memory:
+        yield Diagnostic(
+            code="PL111",
+            message=f"`{draft.stage.model_stage}` may use {size_text(budget)} of a device and needs"
+            f" {size_text(least)} without cache",
+            origin=context.origin(draft, SHARE),
+            help=f"write at least `{math.ceil(least / memory * 100) / 100:g}`, or spread the stage"
+            " over more devices",
+        )
+
+
+def _too_large_cache(
+    context: RuleContext, draft: StageDraft, memory: int | None
+) -> Iterator[Diagnostic]:
+    """A cache that no device can hold beside the weights, where no estimate counts it."""
+    cache, weights = draft.choice.value(_CACHE), draft.stack.facts.weight_bytes
+    if not isinstance(cache, int) or memory is None or draft.memory is not None:
+        return
+    least = (weights or 0) // draft.stack.world + cache
+    if least > memory:
+        yield Diagnostic(
+            code="PL112",
+            message=f"cache and weights of `{draft.stage.model_stage}` need {size_text(least)},"
+            f" and a device has {size_text(memory)}",
+            origin=context.origin(draft, _CACHE),
+            help=f"lower `{_CACHE}`, or spread the stage over more devices",
+        )

@@ -1,0 +1,58 @@
+"""How many values of a plan were given, by whom, and how many follow from defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stagemesh.plan.values import Plan, StagePlan, ValuePlan
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer
+
+
+@frozen
+class Tally:
+    """The values of a plan by where they come from."""
+
+    files: int
+    """From files of the user."""
+    command_line: int
+    """From flags or Python arguments."""
+    defaults: int
+    """From the model itself, or because nobody said anything."""
+
+
+def is_changed(value: ValuePlan) -> bool:
+    """Whether somebody said the value, rather than the model itself."""
+    return not value.is_default
+
+
+def tally(plan: Plan) -> Tally:
+    """Count every value of the pipeline and its stages once."""
+    given = [*plan.values.values(), *(v for stage in plan.stages for v in stage.values.values())]
+    changed = [value for value in given if is_changed(value)]
+    typed = sum(Layer[value.layer.upper()].is_command_line for value in changed)
+    unsaid = sum(len(list(defaults_of(stage))) for stage in plan.stages)
+    return Tally(
+        files=len(changed) - typed,
+        command_line=typed,
+        defaults=len(given) - len(changed) + unsaid,
+    )
+
+
+def defaults_of(stage: StagePlan) -> Iterator[tuple[str, object]]:
+    """Yield path and value of everything that holds in a stage though nobody gave it."""
+    said = stage.values
+    for path, value in held_by(stage).items():
+        if path not in said and not any(given.startswith(f"{path}.") for given in said):
+            yield path, value
+
+
+def held_by(stage: StagePlan) -> Mapping[str, object]:
+    """Return what holds in a stage by path: arguments, parameters and options."""
+    groups: list[tuple[str, Mapping[str, object]]] = [
+        ("", stage.engine_args),
+        ("default_sampling_params.", stage.sampling),
+        ("additional_config.", stage.model_args),
+        *((f"axes.{axis.axis}.", axis.options) for axis in stage.axes),
+    ]
+    return {f"{prefix}{name}": value for prefix, values in groups for name, value in values.items()}

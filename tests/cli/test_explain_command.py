@@ -1,0 +1,158 @@
+"""`stagemesh explain`: what it gives as data, and what its screens do not show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from stagemesh.cli._main import main
+from stagemesh.plan.pages import page_of
+from tests.cli.screens import stand_in
+
+Json: TypeAlias = Any
+"""A value as a program reads it."""
+
+STRATEGY: Final = "strategies:\n  thinker:\n    - {axis: tp, size: 3}\n"
+LAYOUT: Final = ("voice_chat", "--strategy-config", "strategy.yaml", "--devices", "8xH200")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch)
+    (tmp_path / "strategy.yaml").write_text(STRATEGY, encoding="utf-8")
+
+
+def data(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Json:
+    """What a command gives with `--json`."""
+    assert main(["explain", *arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_code_is_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """In whatever case it was typed, and whatever stands behind it is a mistake of its own."""
+    page = page_of("CF010")
+    assert data(capsys, "cf010") == {
+        "code": {
+            "code": "CF010",
+            "title": page.title,
+            "why": page.why,
+            "example": page.example,
+            "fix": page.fix,
+        }
+    }
+
+
+def test_an_axis_is_all_that_is_known_about_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """One key for each row of its screen."""
+    found = data(capsys, "axis", "stage_pp")["axis"]
+    assert found["name"] == "stage_pp"
+    assert [each["name"] for each in found["options"]] == ["unit"]
+    assert set(found) == {
+        "name",
+        "summary",
+        "fits",
+        "ranks",
+        "routing",
+        "owner",
+        "policies",
+        "needs",
+        "pairs",
+        "options",
+        "deploy_fields",
+        "flags",
+        "executed_by",
+        "example",
+    }
+
+
+def test_an_axis_without_a_name_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them are listed."""
+    [found] = data(capsys, "axis", code=1)["diagnostics"]
+    assert found["code"] == "CL021"
+    assert "`stage_replica`" in found["help"]
+
+
+def test_a_field_is_what_its_owners_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each with type and default."""
+    found = data(capsys, "tp.size")["field"]
+    assert set(found) == {"path", "written", "is_common", "kinds", "flags", "declarations"}
+    [said] = found["declarations"]
+    assert set(said) == {"owner", "type", "required", "default", "doc", "members"}
+    assert (said["owner"], said["required"], said["default"]) == ("axis `tp`", True, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "next_command"),
+    [
+        ("async_chunk", "`stagemesh explain async_chunk MODEL`"),
+        ("devices", "`stagemesh explain STAGE.devices MODEL`"),
+        ("thinker.tp", "`stagemesh explain thinker.tp MODEL`"),
+        ("api_server_count", "`stagemesh plan --help-all`"),
+    ],
+)
+def test_a_field_leads_to_its_value(
+    path: str, next_command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a stage where it needs one."""
+    assert main(["explain", path]) == 0
+    assert f"next: {next_command} " in capsys.readouterr().out
+
+
+def test_a_value_is_every_word_about_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Highest first."""
+    found = data(capsys, "thinker.tp", *LAYOUT)["value"]
+    assert set(found) == {"path", "topic", "value", "type", "doc", "words", "needs", "goes_to"}
+    assert found["words"] == [
+        {"layer": "strategy file", "place": "strategy.yaml:3:24", "value": 3, "verdict": "wins"},
+        {"layer": "default", "place": "default", "value": 1, "verdict": "overridden"},
+    ]
+
+
+def test_a_stage_is_all_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the places they come from."""
+    found = data(capsys, "thinker", *LAYOUT)["values"]
+    values = {each["path"]: each for each in found}
+    assert set(values["thinker.tp"]) == {
+        "path",
+        "value",
+        "layer",
+        "origin",
+        "is_default",
+        "superseded",
+    }
+    assert values["thinker.tp"]["value"] == 3
+    assert values["thinker.num_threads"]["is_default"] is True
+
+
+def test_a_layout_that_does_not_fit_is_explained_as_far_as_it_goes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What stands against it goes to standard error, and the exit code says so."""
+    Path("strategy.yaml").write_text(STRATEGY.replace("3", "2"), encoding="utf-8")
+    assert main(["explain", "thinker.tp", *LAYOUT]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith("thinker.tp = 2 ")
+    assert "sizes up to 64 that fit `thinker`: 1, 3\n" in shown.out
+    assert "error[AX030]" in shown.err
+
+
+def test_files_that_cannot_be_read_are_told_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is nothing to explain yet."""
+    Path("strategy.yaml").write_text("strategies: 1\n", encoding="utf-8")
+    found = data(capsys, "thinker.tp", *LAYOUT, code=1)
+    assert [each["code"] for each in found["diagnostics"]] == ["CF012"]
+
+
+def test_a_saved_plan_is_explained_wherever_it_was_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This machine is not asked; flags beside it would change nothing."""
+    assert main(["plan", *LAYOUT, "-o", "plan.json"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("stagemesh.cli._making.read_host", None)
+    assert data(capsys, "thinker.tp", "plan.json")["value"]["value"] == 3
+    assert main(["explain", "thinker.tp", "plan.json", "--devices", "2"]) == 1
+    assert "error[CL002]: `--devices` cannot change the saved plan" in capsys.readouterr().err

@@ -1,0 +1,236 @@
+"""Strategies given as Python values are read as the file that says the same."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import cast
+
+import pytest
+
+from stagemesh.config.document import Findings
+from stagemesh.config.inputs import ConfigInput
+from stagemesh.config.place import Run
+from stagemesh.config.stages import Stages
+from stagemesh.config.strategy import read_stacks
+from stagemesh.config.strategy_specs import SOURCE, file_form, spec_of, written
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.hooks import HookCategory, KernelSpec, LayerHookSpec
+from stagemesh.spec.patterns import (
+    Broadcast,
+    FanInByStage,
+    PartitionByHash,
+    PipelineMicrobatch,
+    Policy,
+    RouteByStage,
+    TakeRank,
+    Union,
+)
+from stagemesh.spec.registry import AXES
+from stagemesh.spec.strategy import MeshAxis, StrategySpec, mesh_axis_kinds
+from stagemesh.spec.unset import UNSET, Unset
+from tests.config.speech import CATALOG, Speech, size, stage, told
+
+TP2 = StrategySpec(mesh_axis=MeshAxis(kind="tp", size=2))
+
+
+def as_file(*specs: object) -> tuple[list[object], list[str]]:
+    """Return the entries of one stage, and what was found."""
+    findings: Findings = []
+    document = written({"thinker": specs}, CATALOG.axes, findings)
+    stacks = cast("dict[str, list[object]]", document["strategies"])
+    return stacks["thinker"], [shown(found) for found in findings]
+
+
+def shown(found: Diagnostic) -> str:
+    """Show a finding as `code path: message`."""
+    assert found.origin is not None
+    assert found.origin.source == SOURCE
+    return f"{found.code} {found.origin.path}: {found.message}"
+
+
+def test_kinds_of_axes_are_those_of_the_registry() -> None:
+    """An enum made when it is asked for, whose members are text."""
+    kinds = mesh_axis_kinds()
+    assert issubclass(kinds, StrEnum)
+    assert {kind.value for kind in kinds} == set(AXES.modules())
+    assert kinds["SP_ULYSSES"] == "sp_ulysses"
+    assert mesh_axis_kinds() is kinds
+
+
+def test_a_spec_is_written_as_an_entry() -> None:
+    """Only what was said; patterns that are the axis' own say nothing."""
+    hook = LayerHookSpec(hook_id="h", target="*.attn", category=HookCategory.ATTENTION_PRE)
+    kernel = KernelSpec(kernel_id="k", target="*", group_axis="tp", requires_collective=True)
+    kinds = mesh_axis_kinds()
+    entries, found = as_file(
+        TP2,
+        StrategySpec(
+            mesh_axis=MeshAxis(kind=kinds["DP"], size=2),
+            name="groups",
+            routing=RouteByStage(policy=Policy.LEAST_QUEUE),
+            aggregation=Union(),
+            layer_hook_specs=(hook,),
+            kernel_specs=(kernel,),
+            shard_extension={"l1_owner": "engine", "local": 2},
+        ),
+        StrategySpec(
+            mesh_axis=MeshAxis(kind="stage_replica", size=2),
+            routing=PartitionByHash(key="user"),
+            aggregation=FanInByStage(),
+        ),
+        StrategySpec(
+            mesh_axis=MeshAxis(kind="pp", size=2),
+            routing=PipelineMicrobatch(),
+        ),
+    )
+    assert found == []
+    assert entries[0] == {"axis": "tp", "size": 2}
+    assert entries[1] == {
+        "axis": "dp",
+        "size": 2,
+        "name": "groups",
+        "routing": "least_queue",
+        "l1_owner": "engine",
+        "local": 2,
+        "layer_hook_specs": (
+            {"hook_id": "h", "target": "*.attn", "category": "attention_pre", "priority": 0},
+        ),
+        "kernel_specs": (
+            {
+                "kernel_id": "k",
+                "target": "*",
+                "category": "other",
+                "priority": 0,
+                "group_axis": "tp",
+                "requires_collective": True,
+            },
+        ),
+    }
+    assert entries[2] == {"axis": "stage_replica", "size": 2, "routing": "hash", "key": "user"}
+    assert entries[3] == {"axis": "pp", "size": 2}
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        (
+            StrategySpec(mesh_axis=MeshAxis(kind="tp", size=2), routing=RouteByStage()),
+            (
+                "AX008 strategies.thinker[0].routing: routing of `thinker.tp` is `Broadcast()`,"
+                " got `RouteByStage(round_robin)`"
+            ),
+        ),
+        (
+            StrategySpec(
+                mesh_axis=MeshAxis(kind="pp", size=2),
+                routing=PipelineMicrobatch(num_microbatches=4),
+            ),
+            (
+                "AX008 strategies.thinker[0].routing: routing of `thinker.pp` is"
+                " `PipelineMicrobatch(1)`, got `PipelineMicrobatch(4)`"
+            ),
+        ),
+        (
+            StrategySpec(mesh_axis=MeshAxis(kind="dp", size=2), routing=Broadcast()),
+            (
+                "AX008 strategies.thinker[0].routing: routing of `thinker.dp` is"
+                " `RouteByStage(round_robin)`, got `Broadcast()`"
+            ),
+        ),
+        (
+            StrategySpec(mesh_axis=MeshAxis(kind="tp", size=2), aggregation=TakeRank(rank=1)),
+            (
+                "AX008 strategies.thinker[0].aggregation: aggregation of `thinker.tp` is"
+                " `TakeRank(0)`, got `TakeRank(1)`"
+            ),
+        ),
+        (
+            StrategySpec(
+                mesh_axis=MeshAxis(kind="tp", size=2), aggregation=cast("Union", "all of them")
+            ),
+            (
+                "AX008 strategies.thinker[0].aggregation: aggregation of `thinker.tp` is"
+                " `TakeRank(0)`, got `all of them`"
+            ),
+        ),
+        (
+            StrategySpec(mesh_axis=MeshAxis(kind="tp", size=2), shard_extension={"size": 4}),
+            (
+                "AX009 strategies.thinker[0].shard_extension: `shard_extension` of `thinker.tp`"
+                " cannot give `size`"
+            ),
+        ),
+    ],
+)
+def test_what_a_file_has_no_words_for_is_told(spec: StrategySpec, found: str) -> None:
+    """Patterns that are not those of the axis, and keys that have a field of their own."""
+    assert as_file(spec)[1] == [found]
+
+
+def test_specs_are_taken_where_a_file_is(speech: Speech) -> None:
+    """By stage; entries as a file has them may stand beside them."""
+    loaded = speech.load(
+        strategy={"thinker": [TP2, {"axis": "dp", "size": 2}], "talker": [], "code2wav": (TP2,)}
+    )
+    assert told(loaded) == []
+    assert size(loaded, "thinker", "tp") == size(loaded, "thinker", "dp") == 2
+    assert size(loaded, "talker", "tp") is UNSET
+    origin = stage(loaded, "code2wav").axes["tp"].origin
+    assert (origin.source, origin.path) == ("strategy_config", "strategies.code2wav[0].axis")
+
+
+def test_what_is_wrong_with_specs_is_told_like_in_a_file(speech: Speech) -> None:
+    """Nothing that somebody may pass gives a traceback."""
+    odd = StrategySpec(
+        mesh_axis=cast("MeshAxis", "tp"),
+        layer_hook_specs=cast("tuple[LayerHookSpec, ...]", ("x",)),
+        shard_extension=cast("dict[str, object]", 4),
+    )
+    wrong = StrategySpec(mesh_axis=MeshAxis(kind=cast("str", 3), size=cast("int", "2")))
+    loaded = speech.load(strategy={"thinker": [odd, wrong, TP2], "talkr": [TP2], "talker": TP2})
+    assert [found.partition(": ")[2] for found in told(loaded)] == [
+        "a value of type `StrategySpec` has no place here",
+        "`thinker.tp.size` is missing",
+        "`thinker.tp.layer_hook_specs[0]` must be a mapping, got text `x`",
+        "unknown key `shard_extension` in `thinker.tp`",
+        "`thinker[1].axis` must be text, got `3`",
+        "`thinker[1].size` must be a whole number, got text `2`",
+        "axis `tp` is given twice for `thinker`",
+        "no stage `talkr` in this pipeline",
+    ]
+
+
+def test_a_mapping_without_specs_is_a_file(speech: Speech) -> None:
+    """Without `strategies` it is refused as a file is, with the rewrite."""
+    loaded = speech.load(strategy={"thinker": [{"axis": "tp", "size": 2}], "talker": "x"})
+    assert told(loaded) == ["CF011 strategy_config: `strategies` is missing"]
+    forms: tuple[ConfigInput | Unset, ...] = ({"thinker": []}, {}, "file.yaml", UNSET)
+    for given in forms:
+        assert file_form(given, CATALOG.axes, []) is given
+
+
+def test_a_file_comes_back_as_specs_that_write_the_same_file(speech: Speech) -> None:
+    """Patterns and labels filled in; written again they change nothing."""
+    entries = [
+        {"axis": "tp", "size": 2, "l1_owner": "engine"},
+        {
+            "axis": "stage_replica",
+            "size": 2,
+            "routing": "hash",
+            "key": "user",
+            "name": "twins",
+            "kernel_specs": [{"kernel_id": "k", "target": "*"}],
+        },
+    ]
+    document = speech.load(strategy={"strategies": {"thinker": entries}}).documents[0]
+    run = Run()
+    (stack,) = read_stacks(document, Stages(pipeline=None), CATALOG.axes, run)
+    tp, replicas = map(spec_of, stack.entries)
+    assert run.findings == []
+    assert (tp.name, tp.routing, tp.aggregation) == ("tp", Broadcast(), TakeRank())
+    assert replicas.routing == RouteByStage(policy=Policy.HASH)
+    assert replicas.kernel_specs == (KernelSpec(kernel_id="k", target="*"),)
+    assert replicas.shard_extension == {"key": "user"}
+    first = speech.load(strategy={"strategies": {"thinker": entries}})
+    again = speech.load(strategy={"thinker": [tp, replicas]})
+    assert stage(again, "thinker").axes == stage(first, "thinker").axes

@@ -1,0 +1,119 @@
+"""LoRA options: effective or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from stagemesh.plan.build import build
+from tests.plan.making import TOY, Said, catalog, request, solo
+from tests.plan.rules.toys import DENOISER, MIXED, ONE, TWO, Toy, listed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_lora_rank", 64),
+        ("max_loras", 2),
+        ("max_cpu_loras", 2),
+        ("lora_target_modules", ["q_proj"]),
+        ("fully_sharded_loras", True),
+    ],
+)
+def test_options_need_the_switch(toy: Toy, name: str, value: object) -> None:
+    """Without it they would have no effect."""
+    message = "PL090: LoRA options of `s0` need `enable_lora: true`"
+    assert toy.found(listed({name: value})) == [message]
+    assert toy.found(listed({name: value, "enable_lora": False})) == [message]
+    plan = toy.plan(listed({name: value, "enable_lora": True}))
+    assert plan.stages[0].stage_args[name] == (tuple(value) if isinstance(value, list) else value)
+    toy.keeps(plan)
+
+
+def test_all_options_of_a_stage_are_told_together(toy: Toy) -> None:
+    """One cause, one finding: each option and the switch have a note."""
+    found = toy.one(listed({"max_loras": 1, "max_lora_rank": 8, "enable_lora": False}))
+    assert [note.message for note in found.notes] == [
+        "another of them is here",
+        "it is off here",
+    ]
+
+
+def test_a_switch_that_is_off_asks_for_nothing(toy: Toy) -> None:
+    """A plan with it runs as well as one without."""
+    assert toy.plan(listed({"enable_lora": False})).not_runnable == ()
+    plan = toy.plan(listed({"enable_lora": True}))
+    assert plan.not_runnable == ("`s0`: engine `toy` does not act on `enable_lora` yet",)
+
+
+def test_an_override_is_the_documented_way(toy: Toy) -> None:
+    """`--stage-overrides` names one stage."""
+    overrides = {"0": {"enable_lora": True, "max_lora_rank": 64}}
+    plan = replace(toy, model=TWO).plan({}, overrides=overrides)
+    assert plan.stages[0].stage_args == {"enable_lora": True, "max_lora_rank": 64}
+    assert plan.stages[1].stage_args == {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraOptions:
+    """Options of an engine that takes adapters."""
+
+    enable_lora: bool = False
+    """Whether it does."""
+    max_lora_rank: int = 16
+    """The greatest rank."""
+
+
+@pytest.mark.parametrize(("rank", "codes"), [(16, []), (32, ["PL090"])])
+def test_the_default_of_an_engine_is_no_request(rank: int, codes: list[str]) -> None:
+    """A plan that is read back says every argument of its engine, defaults too."""
+    engine = replace(TOY, options=LoraOptions)
+    given = request(solo(), {"thinker": Said(fields={"max_lora_rank": rank})})
+    known = replace(catalog(), engines={"toy": engine})
+    assert [found.code for found in build(given, known).diagnostics] == codes
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"lora_path": "/a"}, []),
+        ({"lora_path": ["/a"], "lora_backend": "peft", "lora_scale": 0.5}, []),
+        ({"lora_path": ["/a", "/b"], "lora_backend": "distill"}, []),
+        ({"lora_backend": "peft", "max_cpu_loras": 2}, []),
+        (
+            {"lora_path": ["/a", "/b"]},
+            ["PL093: `lora_backend: peft` of `s0` takes one `lora_path`, got `2`"],
+        ),
+        (
+            {"lora_backend": "distill"},
+            ["PL092: `lora_backend` of `s0` has no effect without `lora_path`"],
+        ),
+        ({"lora_scale": 0.5}, ["PL092: `lora_scale` of `s0` has no effect without `lora_path`"]),
+        ({"lora_path": ""}, ["PL094: `lora_path` of `s0` names no adapter"]),
+        ({"lora_path": []}, ["PL094: `lora_path` of `s0` names no adapter"]),
+        ({"lora_path": ["/a", ""]}, ["PL094: `lora_path` of `s0` names no adapter"]),
+        ({"max_cpu_loras": 0}, ["CF013: `s0.max_cpu_loras` must be `>= 1`, got `0`"]),
+    ],
+)
+def test_a_diffusion_stage_loads_adapters(
+    toy: Toy, entry: dict[str, Any], expected: list[str]
+) -> None:
+    """`distill` works on loaded ones alone, `peft` on one of them."""
+    assert replace(toy, model=DENOISER).found(listed(entry)) == expected
+
+
+def test_a_diffusion_stage_refuses_the_switch_and_names_what_it_has(toy: Toy) -> None:
+    """So does a stage by tokens for the fields of the other kind."""
+    found = replace(toy, model=DENOISER).one(listed({"enable_lora": True}))
+    assert found.message == "`s0` is a `diffusion` stage, which has no `enable_lora`"
+    assert found.help == "write `lora_path`, with `lora_scale` and `lora_backend`"
+    found = replace(toy, model=ONE).one(listed({"lora_path": "/a"}))
+    assert found.help == "write `enable_lora: true`; requests bring the adapters"
+
+
+def test_options_of_each_kind_live_side_by_side(toy: Toy) -> None:
+    """`max_cpu_loras` is a field of both."""
+    toy = replace(toy, model=MIXED)
+    assert toy.found(listed({"enable_lora": True, "max_cpu_loras": 4}, {"max_cpu_loras": 1})) == []

@@ -1,0 +1,88 @@
+"""What deploy files say about edges: connectors, limits, and stages without chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stagemesh.plan.save import to_json
+from stagemesh.plan.saved import open_saved
+from stagemesh.plan.values import Plan
+from tests.config.deploying import CATALOG, HOST, Show
+
+CONNECTORS = {
+    "fast": {"name": "PipeConnector", "extra": {"slots": 8}},
+    "slow": {"name": "PipeConnector", "extra": {"slots": 1}},
+}
+
+
+@pytest.fixture
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Show:
+    """Return a folder with a checkpoint; it is the current one."""
+    return Show(tmp_path, monkeypatch)
+
+
+def planned(show: Show, deploy: dict[str, object]) -> Plan:
+    """Plan what must be well."""
+    made = show.make(deploy)
+    assert made.plan is not None, made.diagnostics
+    return made.plan
+
+
+def reopened(show: Show, plan: Plan) -> Plan:
+    """Save a plan and open it again."""
+    (show.folder / "plan.json").write_text(to_json(plan), encoding="utf-8")
+    made = open_saved(Path("plan.json"), HOST, CATALOG)
+    assert made.plan is not None, made.diagnostics
+    return made.plan
+
+
+def test_an_edge_takes_the_connector_that_its_entry_names(show: Show) -> None:
+    """The others take the default one."""
+    plan = planned(
+        show,
+        {"connectors": CONNECTORS, "edges": [{"from": "talker", "to": 2, "connector": "fast"}]},
+    )
+    assert {(edge.source, edge.target): edge.options["slots"] for edge in plan.edges} == {
+        (0, 1): 2,
+        (0, 3): 2,
+        (1, 2): 8,
+    }
+    assert reopened(show, plan) == plan
+
+
+def test_an_edge_cannot_name_two_connectors_nor_one_that_is_absent(show: Show) -> None:
+    """The list of edges and both ends are three places for one decision."""
+    edge = {"from": 0, "to": 1, "connector": "fast"}
+    ends = [{"stage_id": 0, "output_connectors": {"to_stage_1": "slow"}}]
+    found = show.make({"connectors": CONNECTORS, "edges": [edge], "stages": ends}).diagnostics
+    assert [each.code for each in found] == ["PL032"]
+    found = show.make({"edges": [edge]}).diagnostics
+    assert [(each.code, each.message) for each in found] == [
+        ("PL031", "connector `fast` is not declared")
+    ]
+
+
+def test_limits_of_an_edge_are_in_the_plan_which_says_that_nothing_keeps_them(show: Show) -> None:
+    """So they are not lost, and the plan cannot be run as if they were kept."""
+    plan = planned(show, {"edges": [{"from": 0, "to": 1, "window_size": -1, "max_inflight": 4}]})
+    limits = [(edge.window_size, edge.max_inflight) for edge in plan.edges]
+    assert limits == [(-1, 4), (None, None), (None, None)]
+    assert [reason for reason in plan.not_runnable if reason.startswith("edge")] == [
+        "edge 0 -> 1: nothing acts on `window_size` yet",
+        "edge 0 -> 1: nothing acts on `max_inflight` yet",
+    ]
+    assert reopened(show, plan) == plan
+
+
+def test_stages_can_be_taken_out_of_handing_over_chunks(show: Show) -> None:
+    """Where all ends agree, edges are whole; the saved plan stays the same."""
+    plan = planned(show, {"stages": [{"stage_id": 0, "async_chunk": True}]})
+    assert [edge.chunked for edge in plan.edges] == [True, True, True]
+    off = [{"stage_id": stage_id, "async_chunk": False} for stage_id in range(4)]
+    plan = planned(show, {"stages": off})
+    assert plan.async_chunk
+    assert [stage.async_chunk for stage in plan.stages] == [False] * 4
+    assert [edge.chunked for edge in plan.edges] == [False, False, False]
+    assert reopened(show, plan) == plan

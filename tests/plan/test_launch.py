@@ -1,0 +1,137 @@
+"""Launch options in the plan: shown, listed as far as nothing acts on them, kept when saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stagemesh.config.launch import LaunchOptions, given_options
+from stagemesh.plan.render import plan_text
+from stagemesh.plan.save import from_json, to_json
+from stagemesh.plan.saved import open_saved
+from tests.config.flagged import CATALOG, HOST, codes_of, made_from, planned
+
+MASTER = "--omni-master-address h --omni-master-port 1"
+OPTIONS = {
+    "stage_id": f"--stage-id 1 {MASTER}",
+    "headless": f"--headless --stage-id 1 {MASTER}",
+    "omni_master_address": "--omni-master-address h",
+    "omni_master_port": "--omni-master-port 1",
+    "omni_replica_address": f"--omni-replica-address h --headless --stage-id 1 {MASTER}",
+    "omni_dp_size_local": f"--omni-dp-size-local 2 --stage-id 1 {MASTER}",
+    "api_server_count": "--api-server-count 2",
+    "worker_backend": "--worker-backend ray",
+    "ray_address": "--ray-address auto --worker-backend ray",
+    "omni_heartbeat_timeout": "--omni-heartbeat-timeout 3",
+    "stage_init_timeout": "--stage-init-timeout 3",
+    "init_timeout": "--init-timeout 3",
+}
+ELSEWHERE = ("api_server_count", "init_timeout")
+"""Options that the runtime acts on, or that another reason is about."""
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_on_which_nothing_acts_makes_the_plan_not_runnable(
+    name: str, tmp_path: Path
+) -> None:
+    """It is in the plan, and the plan says so."""
+    plan = planned(made_from(tmp_path, OPTIONS[name]))
+    assert name in given_options(plan.launch)
+    flag = f"--{name.replace('_', '-')}"
+    reason = f"the runtime does not act on `{flag}` yet"
+    assert (reason in plan.not_runnable) is (name not in ELSEWHERE)
+    assert plan.values[f"launch.{name}"].origin == flag
+
+
+def test_an_option_that_says_what_happens_anyway_is_in_effect(tmp_path: Path) -> None:
+    """It was typed, so its origin is kept; nothing is missing for it."""
+    line = "--worker-backend multi_process --api-server-count 1 --omni-dp-size-local 1"
+    plan = planned(made_from(tmp_path, line))
+    assert plan.launch == LaunchOptions()
+    assert not [reason for reason in plan.not_runnable if "does not act on `--" in reason]
+    assert set(plan.values) == {
+        "launch.worker_backend",
+        "launch.api_server_count",
+        "launch.omni_dp_size_local",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            f"--stage-id 1 {MASTER}",
+            "this start runs `mid` alone, and flags for all stages reach it alone",
+        ),
+        (
+            f"--stage-id none {MASTER}",
+            "this start runs no stage, so flags for all stages reach none",
+        ),
+    ],
+)
+def test_the_plan_of_one_start_says_whom_its_flags_reach(
+    line: str, said: str, tmp_path: Path
+) -> None:
+    """Behind the table of stages."""
+    text = plan_text(planned(made_from(tmp_path, line)))
+    assert said in text
+    assert "launch.omni_master_address = h (--omni-master-address)" in text
+
+
+def test_a_plan_of_everything_says_nothing_of_it(tmp_path: Path) -> None:
+    """No line that nobody needs."""
+    assert "launch" not in plan_text(planned(made_from(tmp_path, "")))
+
+
+@pytest.mark.parametrize("line", OPTIONS.values())
+def test_a_saved_plan_keeps_its_launch(line: str, tmp_path: Path) -> None:
+    """It is planned again and comes out the same."""
+    plan = planned(made_from(tmp_path, line))
+    assert from_json(to_json(plan)) == plan
+    file = tmp_path / "plan.json"
+    file.write_text(to_json(plan), encoding="utf-8")
+    again = open_saved(file, HOST, CATALOG)
+    assert again.diagnostics == ()
+    assert again.plan == plan
+
+
+def test_flags_of_every_kind_survive_saving(tmp_path: Path) -> None:
+    """What they say is in the stages, which are planned again."""
+    line = (
+        "--tensor-parallel-size 2 --num-replicas 2 --omni-lb-policy random --seed 3"
+        " --set mid.tp=1 --no-async-chunk --block-size 16 --compilation-config '{\"level\": 1}'"
+        """ --default-sampling-params '{"front": {"temperature": 0.5}}'"""
+    )
+    plan = planned(made_from(tmp_path, line))
+    file = tmp_path / "plan.json"
+    file.write_text(to_json(plan), encoding="utf-8")
+    again = open_saved(file, HOST, CATALOG)
+    assert again.diagnostics == ()
+    assert again.plan == plan
+
+
+def test_an_edited_launch_is_judged_again(tmp_path: Path) -> None:
+    """By the rules that made the plan."""
+    plan = planned(made_from(tmp_path, f"--stage-id 1 {MASTER}"))
+    tree = json.loads(to_json(plan))
+    for change, codes in (
+        ({"stage_id": 9}, ["CF020"]),
+        ({"omni_master_port": None}, ["CF080"]),
+        ({"omni_heartbeat_timeout": 3.0}, ["PL047"]),
+        ({"omni_master_port": 2}, []),
+    ):
+        edited = {**tree, "launch": {**tree["launch"], **change}}
+        file = tmp_path / "plan.json"
+        file.write_text(json.dumps(edited), encoding="utf-8")
+        assert codes_of(open_saved(file, HOST, CATALOG)) == codes
+
+
+def test_p19_a_stage_comes_out_the_same_in_its_own_process(tmp_path: Path) -> None:
+    """What is said of stages is said in the same words to every start."""
+    said = "--set mid.max_num_seqs=5 --no-async-chunk"
+    whole = planned(made_from(tmp_path, said))
+    alone = planned(made_from(tmp_path, f"{said} --stage-id 1 --headless {MASTER}"))
+    assert alone.stages == whole.stages
+    assert (alone.edges, alone.async_chunk) == (whole.edges, whole.async_chunk)

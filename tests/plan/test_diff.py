@@ -230,7 +230,7 @@ def test_everything_that_a_plan_decides_is_compared() -> None:
         active_stream_window=4,
         cuda_mps=True,
         session=SessionPlan(mode="duplex"),
-        launch=LaunchOptions(init_timeout=9.0),
+        launch=LaunchOptions(init_timeout=9),
         weight_transfer=WeightTransferPlan(backend="nccl", options={"port": 1}),
         edges=(replace(edge, max_inflight=3, model_options={"codec_chunk_frames": 7}),),
     )
@@ -238,7 +238,7 @@ def test_everything_that_a_plan_decides_is_compared() -> None:
         ("pipeline", "active_stream_window", "0", "4"),
         ("pipeline", "cuda_mps", "false", "true"),
         ("pipeline", "session.mode", "turn", "duplex"),
-        ("pipeline", "launch.init_timeout", str(before.launch.init_timeout), "9.0"),
+        ("pipeline", "launch.init_timeout", "600", "9"),
         ("pipeline", "weight_transfer.backend", "-", "nccl"),
         ("pipeline", "weight_transfer.options.port", "-", "1"),
         ("thinker -> talker", "max_inflight", "null", "3"),

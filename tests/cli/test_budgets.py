@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
+PICTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "diffusers" / "qwen_image")
 HEAVY: Final = {"torch", "transformers", "diffusers", "vllm", "numpy", "msgspec", "rich", "fastapi"}
 DEPLOY: Final = str(Path(__file__).parents[2] / "examples" / "deploy" / "whole_payloads.yaml")
 LAYOUT: Final = (FIXTURE, "--devices", "8xH200")
@@ -30,6 +31,7 @@ PLANNING: Final = {
     "explain value": ["explain", "thinker.tp", *LAYOUT],
     "diff": ["diff", DEPLOY, DEPLOY],
 }
+FITTING: Final = ["plan", PICTURE, "--fit", "64xH200"]
 LISTING: Final = {
     "list": ["list", "engines"],
     "schema": ["schema", "strategy"],
@@ -64,8 +66,9 @@ def cpu_seconds(arguments: list[str], environ: dict[str, str]) -> float:
     [
         *((arguments, 0.150) for arguments in HELP.values()),
         *((arguments, 0.400) for arguments in PLANNING.values()),
+        (FITTING, 2.0),
     ],
-    ids=[*HELP, *PLANNING],
+    ids=[*HELP, *PLANNING, "fit"],
 )
 def test_a_cold_start_stays_within_its_budget(
     arguments: list[str], budget: float, tmp_path: Path
@@ -78,8 +81,8 @@ def test_a_cold_start_stays_within_its_budget(
 
 @pytest.mark.parametrize(
     "arguments",
-    [*HELP.values(), *LISTING.values(), *PLANNING.values()],
-    ids=[*HELP, *LISTING, *PLANNING],
+    [*HELP.values(), *LISTING.values(), *PLANNING.values(), FITTING],
+    ids=[*HELP, *LISTING, *PLANNING, "fit"],
 )
 def test_planning_loads_nothing_heavy(arguments: list[str]) -> None:
     """Asked of the very process that ran the command."""

@@ -153,8 +153,11 @@ def test_bytes_of_the_cache_replace_the_share() -> None:
 
 
 def test_a_share_of_an_unknown_device_says_nothing() -> None:
-    """Then the cache has the size that the lengths need."""
+    """Then the cache has the size that the lengths need; so it has in a slot of a CPU host."""
     assert memory(given(gpu_memory_utilization=0.5)) == memory(given())
+    slot = replace(given(memory=4 * GIB), device_kind="cpu")
+    told = replace(slot, stage_args={"gpu_memory_utilization": 0.5})
+    assert memory(told) == memory(slot)
 
 
 def test_a_share_that_leaves_no_cache_is_refused() -> None:

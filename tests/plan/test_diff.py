@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from stagemesh.config.document import Document, Source, read_yaml
+from stagemesh.config.launch import LaunchOptions
 from stagemesh.plan.diff import Difference, compared, differences, differences_text, leaves
 from stagemesh.plan.diff_files import file_differences
-from stagemesh.plan.values import BindingPlan, MemoryPlan, Plan, ValuePlan
+from stagemesh.plan.sessions import SessionPlan
+from stagemesh.plan.values import BindingPlan, MemoryPlan, Plan, ValuePlan, WeightTransferPlan
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.patterns import Policy
 from tests.plan.making import Said, axis, pipeline, planned, request, stage
@@ -54,6 +56,7 @@ def test_what_follows_from_an_axis_is_told() -> None:
         ("thinker", "ranks x replicas", "1 x 1", "2 x 2"),
         ("thinker", "devices", "0", "0,1 | 2,3"),
         ("thinker", "policy", "round_robin", "random"),
+        ("thinker", "setup.executor", "uni", "mp"),
         ("thinker", "routing of pp", "-", "PipelineMicrobatch(1) -> StitchPipeline"),
         ("thinker", "routing of stage_replica", "-", "RouteByStage(random) -> FanInByStage"),
         ("talker", "devices", "1", "4"),
@@ -216,3 +219,35 @@ def test_files_differ_by_entry_and_value() -> None:
         ("stages.0", "x", "1", "2"),
         ("list.1", "a", "2", "-"),
     ]
+
+
+def test_everything_that_a_plan_decides_is_compared() -> None:
+    """Edges with their limits, sessions, and what is said of the start."""
+    before = plan_of()
+    [edge] = before.edges
+    after = replace(
+        before,
+        active_stream_window=4,
+        cuda_mps=True,
+        session=SessionPlan(mode="duplex"),
+        launch=LaunchOptions(init_timeout=9),
+        weight_transfer=WeightTransferPlan(backend="nccl", options={"port": 1}),
+        edges=(replace(edge, max_inflight=3, model_options={"codec_chunk_frames": 7}),),
+    )
+    assert told(before, after) == [
+        ("pipeline", "active_stream_window", "0", "4"),
+        ("pipeline", "cuda_mps", "false", "true"),
+        ("pipeline", "session.mode", "turn", "duplex"),
+        ("pipeline", "launch.init_timeout", "600", "9"),
+        ("pipeline", "weight_transfer.backend", "-", "nccl"),
+        ("pipeline", "weight_transfer.options.port", "-", "1"),
+        ("thinker -> talker", "max_inflight", "null", "3"),
+        ("thinker -> talker", "codec_chunk_frames", "-", "7"),
+    ]
+
+
+def test_an_edge_of_a_stage_that_is_gone_is_named_by_number() -> None:
+    """A plan that was edited by hand may say anything."""
+    before = plan_of()
+    found = told(before, replace(before, stages=()))
+    assert ("0 -> 1", "connector", "-", "shared_memory") in found

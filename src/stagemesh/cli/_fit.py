@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from stagemesh.cli._screen import columns, show_diagnostics, show_json, write_text
+from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text, write_text
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.errors import DiagnosticError
@@ -36,9 +36,8 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
     if namespace.json:
         show_json(fit_data(fitted))
     else:
-        sys.stdout.write(
-            f"{fit_text(fitted, columns(sys.stdout))}\n{_next(namespace.output, flags)}\n"
-        )
+        sys.stdout.write(f"{fit_text(fitted, columns(sys.stdout))}\n")
+        show_text(_next(namespace.output, flags))
     return 0
 
 

@@ -13,6 +13,9 @@ WORKSPACE_BYTES: Final = 256 * 2**20
 USUAL_DTYPE: Final = "bfloat16"
 """What a checkpoint that does not say its type is taken for."""
 
+CPU: Final = "cpu"
+"""Kind of the devices that are slots of a host."""
+
 LIVE_TENSORS: Final = 12
 """Tensors as wide as the residual stream that are alive at once inside a block."""
 _MATRICES: Final = 3
@@ -58,8 +61,11 @@ def activation_bytes(given: MemoryInput, *, tokens: int, inner: int, element_byt
 
 
 def target_bytes(given: MemoryInput) -> int | None:
-    """Bytes that `gpu_memory_utilization` gives to a rank, when it is said and can be told."""
+    """Bytes that `gpu_memory_utilization` gives to a rank, when it is said and can be told.
+
+    A slot of a CPU host has no memory of its own to give.
+    """
     share, memory = given.stage_args.get("gpu_memory_utilization"), given.device_memory_bytes
-    if not isinstance(share, float | int) or memory is None:
+    if not isinstance(share, float | int) or memory is None or given.device_kind == CPU:
         return None
     return int(share * memory)

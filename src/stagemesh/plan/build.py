@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -217,16 +217,22 @@ def _wish(
         rank_bytes=None if draft.memory is None else draft.memory.total,
         share=share_of(draft),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
-        notes=tuple(
-            Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
-            for item in stack.axes
-            if item.size > 1
-            and (
-                item.axis.role is WorldRole.MULTIPLIES_REPLICAS
-                or item.axis.name in dict(stack.mesh)
-            )
-        ),
+        notes=tuple(_factors(stack)),
     )
+
+
+def _factors(stack: Stack) -> Iterator[Note]:
+    """Say where each factor of the ranks and the number of copies was set, and the product."""
+    mesh = dict(stack.mesh)
+    for item in stack.axes:
+        copies = item.axis.role is WorldRole.MULTIPLIES_REPLICAS
+        if item.size > 1 and (copies or item.axis.name in mesh):
+            yield Note(
+                message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin
+            )
+    if len(mesh) > 1:
+        product = " x ".join(f"`{name}`" for name in mesh)
+        yield Note(message=f"{product} = `{stack.world}` ranks")
 
 
 def listed_devices(settings: StageSettings) -> Sourced[str] | None:

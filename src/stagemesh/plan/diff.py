@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from stagemesh.config.plain import plain_fields
 from stagemesh.config.variables import SECRET
 from stagemesh.plan.place import size_text
 from stagemesh.plan.render import devices_text
@@ -107,7 +108,18 @@ def _whole(plan: Plan) -> dict[str, str]:
         "devices": f"{devices.count} {'imaginary ' if devices.imaginary else ''}{devices.kind}",
         "device memory": memory,
         "async_chunk": value_text(plan.async_chunk),
+        "active_stream_window": value_text(plan.active_stream_window),
+        "cuda_mps": value_text(plan.cuda_mps),
+        **dict(leaves("session.", _parts(plan.session))),
+        **dict(leaves("launch.", _parts(plan.launch))),
+        **dict(leaves("weight_transfer.", _parts(plan.weight_transfer))),
     }
+
+
+def _parts(value: object) -> Mapping[str, object]:
+    """The fields of a value that say something; none of what is absent."""
+    found = {} if value is None else plain_fields(value)
+    return {name: inner for name, inner in found.items() if inner is not None}
 
 
 def _stage(stage: StagePlan | None) -> dict[str, str]:
@@ -129,6 +141,7 @@ def _stage(stage: StagePlan | None) -> dict[str, str]:
         **dict(leaves("additional_config.", stage.model_args)),
         **dict(leaves("default_sampling_params.", stage.sampling)),
         **dict(leaves("env.", stage.env)),
+        **dict(leaves("setup.", _parts(stage.setup))),
         **dict(pair for axis in stage.axes for pair in _options(axis)),
         **{
             f"{each.kind} of {each.target}": f"{each.name} ({each.axis})" for each in stage.bindings
@@ -159,7 +172,10 @@ def leaves(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str
 
 def _edges(plan: Plan) -> dict[str, EdgePlan]:
     names = {stage.stage_id: stage.name for stage in plan.stages}
-    return {f"{names[edge.source]} -> {names[edge.target]}": edge for edge in plan.edges}
+    ends = ((edge, names.get(edge.source), names.get(edge.target)) for edge in plan.edges)
+    return {
+        f"{source or edge.source} -> {target or edge.target}": edge for edge, source, target in ends
+    }
 
 
 def _edge(edge: EdgePlan | None) -> dict[str, str]:
@@ -170,5 +186,8 @@ def _edge(edge: EdgePlan | None) -> dict[str, str]:
         "payload": edge.payload_type,
         "handover": "by chunk" if edge.chunked else "whole",
         "bridge": edge.bridge or ABSENT,
+        "window_size": value_text(edge.window_size),
+        "max_inflight": value_text(edge.max_inflight),
         **dict(leaves("", edge.options)),
+        **dict(leaves("", edge.model_options)),
     }

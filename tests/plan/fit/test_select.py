@@ -48,6 +48,7 @@ def test_many_answers_take_those_that_make_most_of_their_ranks() -> None:
         candidate(1, 8, 8),
         candidate(2, 5, 3.5, name="cp"),
         candidate(2, 4, 3),
+        candidate(2, 6, 4, name="pp"),
         candidate(4, 3, 2.5),
         candidate(8, 2, 1.1),
     ]

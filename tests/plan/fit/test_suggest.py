@@ -113,6 +113,7 @@ def test_two_factors_too_many_become_one() -> None:
     assert [note.message for note in found.notes] == [
         "`cfg` = `2` is set here",
         "`sp_ulysses` = `2` is set here",
+        "`cfg` x `sp_ulysses` = `4` ranks",
     ]
 
 
@@ -158,7 +159,8 @@ def test_only_what_changes_is_said() -> None:
 
 def test_what_no_stage_field_can_say_is_not_suggested() -> None:
     """The best layout for these devices needs an axis that only a strategy file can give."""
-    given, catalog = asked(PICTURE, WAN, "RTX4090", 2), installed()
+    given, catalog = asked(PICTURE, WAN, "RTX4090", 4), installed()
+    assert suggest(given, catalog) is not None
     silent = {name: replace(declared, deploy_fields=()) for name, declared in catalog.axes.items()}
     assert suggest(given, replace(catalog, axes=silent)) is None
 

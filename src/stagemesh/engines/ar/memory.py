@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from stagemesh.engines._budget import (
+    CPU,
     USUAL_DTYPE,
     WORKSPACE_BYTES,
     activation_bytes,
@@ -25,7 +26,6 @@ from stagemesh.spec.payload import DTYPE_BYTES
 _DEFAULT_CACHE_BYTES: Final = 2**30
 _SCORE_BYTES: Final = 4
 """Scores of the next token are float32."""
-_CPU: Final = "cpu"
 _AUTO: Final = "auto"
 
 
@@ -164,7 +164,7 @@ def computed_dtype(given: MemoryInput) -> str:
     wanted = _options(given).dtype
     if wanted != _AUTO:
         return wanted
-    return "float32" if given.device_kind == _CPU else given.facts.weight_dtype or USUAL_DTYPE
+    return "float32" if given.device_kind == CPU else given.facts.weight_dtype or USUAL_DTYPE
 
 
 def _rank_weights(given: MemoryInput, whole: int, width: int) -> int:

@@ -110,7 +110,7 @@ def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted
     )
     if prepared.request is None or twice:
         return nothing
-    overrides = _freed(inputs, prepared.request)
+    overrides = _freed(prepared.request)
     request = _without_devices(prepared.request, overrides)
     found = search(request, catalog, asked.best)
     problems = tuple(_problems(found, request, catalog))
@@ -136,14 +136,12 @@ def _given_twice(inputs: PlanInputs) -> Diagnostic:
     )
 
 
-def _freed(inputs: PlanInputs, request: PlanRequest) -> Overrides:
+def _freed(request: PlanRequest) -> Overrides:
     """Name the stages that only the model's own deploy file binds to devices."""
-    if inputs.deploy_config is not UNSET:
-        return {}
     return {
         stage.name: {DEVICES: None}
         for stage in request.settings.stages
-        if DEVICES in stage.fields and stage.fields[DEVICES].origin.layer < Layer.STRATEGY
+        if DEVICES in stage.fields and stage.fields[DEVICES].origin.shipped
     }
 
 

@@ -25,7 +25,7 @@ from stagemesh.spec.diagnostic import Diagnostic
 Overrides: TypeAlias = Mapping[str, Mapping[str, object]]
 """Stage fields by stage name."""
 
-_LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL130")
+_LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL110", "PL130")
 """Beginnings of the codes that another layout can answer."""
 _TRIED: Final = 256
 """Most variants of one stage that are tried."""

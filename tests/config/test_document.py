@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -275,3 +276,29 @@ def test_shown_values_stay_on_one_line_and_short() -> None:
     assert quoted("x" * 100) == f"`{'x' * 39}…`"
     assert [quoted(item) for item in (None, True, 1.5)] == ["`null`", "`true`", "`1.5`"]
     assert quoted("True") == "`True`"
+
+
+def test_a_pipe_is_read_to_its_end() -> None:
+    """As a shell gives the output of a command for a file."""
+    there, here = os.pipe()
+    os.write(here, b"async_chunk: true\n")
+    os.close(here)
+    findings: Findings = []
+    document = read_yaml(Path(f"/dev/fd/{there}"), SOURCE, findings)
+    os.close(there)
+    assert findings == []
+    assert document is not None
+    assert document.value == {"async_chunk": True}
+
+
+def test_a_pipe_into_which_nobody_writes_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing hangs: neither opening nor reading it."""
+    monkeypatch.setattr(document_module, "PATIENCE_S", 0.05)
+    os.mkfifo(tmp_path / "fifo")
+    findings: Findings = []
+    assert read_yaml(tmp_path / "fifo", SOURCE, findings) is None
+    assert [shown(found) for found in findings] == [
+        "CF001 x.yaml: cannot be read: nothing came for 0.05 s"
+    ]

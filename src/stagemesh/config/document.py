@@ -6,7 +6,11 @@ knows one form. What cannot be read becomes a diagnostic; nothing raises.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import select
+import time
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path as FilePath
@@ -27,6 +31,9 @@ from stagemesh.config.tree import (
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
+
+PATIENCE_S: Final = 10.0
+"""Seconds that a pipe may take until all of it was written."""
 
 Findings: TypeAlias = list[Diagnostic]
 """Where readers put what they find, in the order of the source."""
@@ -157,8 +164,7 @@ def read_mapping(value: object, source: Source, findings: Findings) -> Document 
 def read_text(file: FilePath, source: Source, findings: Findings) -> str | None:
     """Read a UTF-8 file, with or without a byte order mark; one without end is left in time."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
+        content = _content(file)
         if len(content) > MAX_BYTES:
             _tell_large(findings, source)
             return None
@@ -169,6 +175,25 @@ def read_text(file: FilePath, source: Source, findings: Findings) -> str | None:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _tell(findings, source, "CF001", f"cannot be read: {_lower(reason or str(error))}")
     return None
+
+
+def _content(file: FilePath) -> bytes:
+    """Read one byte more than may be; raises `TimeoutError` for a pipe into which nobody writes."""
+    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # else opening such a pipe never returns
+    try:
+        ready, deadline, content = select.poll(), time.monotonic() + PATIENCE_S, b""
+        ready.register(opened, select.POLLIN)
+        while len(content) <= MAX_BYTES:
+            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                message = f"nothing came for {PATIENCE_S:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, message)
+            part = os.read(opened, MAX_BYTES + 1 - len(content))
+            if not part:
+                break
+            content += part
+        return content
+    finally:
+        os.close(opened)
 
 
 def _tell_large(findings: Findings, source: Source) -> None:

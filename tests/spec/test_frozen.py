@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
@@ -138,3 +141,19 @@ def test_it_is_a_dataclass() -> None:
     point = Point(x=1, label="there")
     assert copy.deepcopy(point) == point
     assert is_dataclass(point)
+
+
+def test_a_first_value_made_at_exit_keeps_the_exit_status_of_an_interrupt() -> None:
+    """A process that ends by Ctrl-C dies of the signal, also when closing makes new value types."""
+    script = (
+        "import atexit, signal\n"
+        "from stagemesh.spec.frozen import frozen\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "@frozen\n"
+        "class Point:\n"
+        "    x: int\n"
+        "atexit.register(lambda: Point(x=1))\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGINT, done.stderr

@@ -67,7 +67,9 @@ def _compiled_init(kind: Any) -> Callable[..., None]:  # noqa: ANN401  any datac
         lines.append("self.__post_init__()")
     arguments = ", ".join(["self", *(["*", *parameters] if parameters else [])])
     body = "\n    ".join(lines or ["pass"])
-    exec(f"def __init__({arguments}):\n    {body}\n", names)  # noqa: S102  names of fields alone
+    source = compile(f"def __init__({arguments}):\n    {body}\n", "<frozen>", "exec")
+    # A string here would make CPython forget an unhandled Ctrl-C and exit with 1 (`pythonrun.c`).
+    exec(source, names)  # noqa: S102  names of fields alone
     init: Any = names["__init__"]
     init.__qualname__ = f"{kind.__qualname__}.__init__"
     return init  # type: ignore[no-any-return]

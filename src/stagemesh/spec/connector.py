@@ -35,6 +35,9 @@ class Ticket:
     """What the receiver needs to find it; small payloads lie in here whole."""
     fds: tuple[int, ...] = ()
     """Descriptors passed along; the runtime closes the sender's copies it was given once sent."""
+    bulk: tuple[memoryview, ...] = ()
+    """Bytes that travel behind the message itself, where no memory is shared; as sent they are the
+    sender's own and unchanged until released, as received they are one aligned piece."""
 
 
 class Sender(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import stagemesh
 from stagemesh.errors import StartupError
-from stagemesh.runtime.messages import Fatal, Message, ProtocolError, Ready
+from stagemesh.runtime.messages import Attached, Fatal, Message, ProtocolError, Ready
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.stream import Stream
 
@@ -78,15 +78,14 @@ class StageProcess:
         """The last lines that it wrote, where they are all that is known of its end."""
         return "" if self._fatal is not None else self._output.last_lines()
 
-    def _on_message(self, message: Message, fds: tuple[int, ...]) -> None:
+    def _on_message(self, message: Message, attached: Attached) -> None:
         match message:
             case Ready() if not self.ready.done():
                 self.ready.set_result(message.load_s)
             case Fatal():
                 self._fatal = message.reason
             case _:
-                for fd in fds:
-                    os.close(fd)
+                attached.close()
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}` here")
 
     def _read_output(self) -> None:

@@ -24,6 +24,7 @@ from stagemesh.runtime.inbox import Inbox, Quit
 from stagemesh.runtime.messages import (
     PROTOCOL,
     Ack,
+    Attached,
     Cancel,
     Chunk,
     Fatal,
@@ -106,14 +107,14 @@ class StageIO:
         self._control.close()
         self._loop.stop()
 
-    def _on_control(self, message: Message, fds: tuple[int, ...]) -> None:
+    def _on_control(self, message: Message, attached: Attached) -> None:
         match message:
             case Setup(protocol=protocol) if protocol != PROTOCOL:
                 raise ProtocolError(f"protocol `{protocol}` is not `{PROTOCOL}`")
             case Setup():
                 self._begin_stage(message)
             case PeerUp(stage=stage, replica=replica):
-                (fd,) = fds
+                (fd,) = attached.fds
                 self._attach(CALLER if stage is None else stage, replica, fd)
             case Welcome():
                 self._assignment.set_result(self._assigned)
@@ -135,8 +136,8 @@ class StageIO:
     def _attach(self, stage: int, replica: int, fd: int) -> None:
         where = (stage, replica)
 
-        def on_message(message: Message, fds: tuple[int, ...]) -> None:
-            self._on_peer(peer, message, fds, from_caller=stage == CALLER)
+        def on_message(message: Message, attached: Attached) -> None:
+            self._on_peer(peer, message, attached, from_caller=stage == CALLER)
 
         def on_eof(reason: str | None) -> None:
             if reason is not None:
@@ -145,9 +146,11 @@ class StageIO:
             if stage == CALLER:
                 self._requests.cancel_all()
 
-        peer = Peer(stream=Stream(socket.socket(fileno=fd), on_message, on_eof))
-        self._peers[where] = peer
         outgoing, incoming = self._connectors(stage)
+        bulk_limit = 0 if incoming is None else incoming.bulk_limit
+        sock = socket.socket(fileno=fd)
+        peer = Peer(stream=Stream(sock, on_message, on_eof, bulk_limit=bulk_limit))
+        self._peers[where] = peer
         if outgoing is not None:
             peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent)
         if incoming is not None:
@@ -167,11 +170,11 @@ class StageIO:
         )
 
     def _on_peer(
-        self, peer: Peer, message: Message, fds: tuple[int, ...], *, from_caller: bool
+        self, peer: Peer, message: Message, attached: Attached, *, from_caller: bool
     ) -> None:
         match message:
             case Chunk() if peer.into is not None:
-                self._requests.chunk(peer.into, message, fds)
+                self._requests.chunk(peer.into, message, attached)
             case Ack() if peer.out is not None:
                 peer.out.acknowledged(message.number)
             case Submit() if from_caller:
@@ -179,8 +182,7 @@ class StageIO:
             case Cancel() if from_caller:
                 self._requests.cancel(message.key)
             case _:
-                for fd in fds:
-                    os.close(fd)
+                attached.close()
                 raise ProtocolError(f"a peer does not say `{type(message).__name__}`")
 
     def _submit(self, submit: Submit) -> None:

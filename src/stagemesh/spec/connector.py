@@ -79,8 +79,16 @@ Endpoints: TypeAlias = Callable[[object], Mapping[str, str]]
 """Returns the addresses among a connector's options, such as `host:50051`, by option."""
 
 
+BulkLimit: TypeAlias = Callable[[object], int]
+"""Returns, for a connector's options, the most bytes that one of its tickets has as bulk."""
+
+
 def _no_endpoints(_options: object) -> Mapping[str, str]:
     return {}
+
+
+def _no_bulk(_options: object) -> int:
+    return 0
 
 
 @frozen
@@ -105,6 +113,8 @@ class ConnectorSpec:
     """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
     endpoints: Endpoints = _no_endpoints
     """Which services it meets at; two of them cannot have one address."""
+    bulk_limit: BulkLimit = _no_bulk
+    """How much bulk a ticket may have; the stream ends that brings more."""
     planning_only: str | None = None
     """Why it can be planned but not run yet, or `None` when it runs."""
 

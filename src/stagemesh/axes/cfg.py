@@ -35,7 +35,7 @@ def _check(view: StackView) -> Iterator[Finding]:
         yield Finding(
             code="AX035",
             message=f"`cfg` needs a model with guidance, and `{view.stage}` takes none",
-            help="remove the `cfg` entry; `sp_ulysses` and `sp_ring` speed such a model up",
+            help="leave `cfg` out for this stage; `sp_ulysses` and `sp_ring` speed such a model up",
         )
         return
     if branches is None and size > _LEAST:

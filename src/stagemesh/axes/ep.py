@@ -18,7 +18,7 @@ def _check(view: StackView) -> Iterator[Finding]:
         yield Finding(
             code="AX032",
             message=f"`ep` needs a mixture of experts, and `{view.stage}` has none",
-            help="remove the `ep` entry",
+            help="leave `ep` out for this stage",
         )
     elif experts % size:
         yield Finding(

@@ -50,6 +50,7 @@ def rule_findings(
         facts=stack.facts,
         world=stack.world,
         weight_folders=stack.stage.weight_folders,
+        names=item.names,
         skip=skip,
     )
     return item.axis.check(view)

@@ -103,8 +103,14 @@ class StackView:
     """Ranks of one replica."""
     weight_folders: tuple[str, ...] = ()
     """Folders of the checkpoint that make up the stage; empty when nothing says which."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the options of the axis that is asked are called where it was written."""
     skip: Callable[[str], None]
     """Call with a sentence when a check cannot be made because a fact is missing."""
+
+    def name(self, option: str) -> str:
+        """What an option is called where the axis was written: a stage field, or its own name."""
+        return self.names.get(option, option)
 
     def size(self, axis: str) -> int:
         """Size of an axis; 1 when it is not declared."""

@@ -16,8 +16,12 @@ from stagemesh.spec.origin import Layer, Origin
 
 PREFIX: Final = "STAGEMESH_"
 
+TOKEN: Final = "STAGEMESH_TOKEN"
+"""The variable that holds a secret: its value is shown to nobody."""
+
 VARIABLES: Final[Mapping[str, str]] = {
     "STAGEMESH_CACHE": "absolute folder of assembled checkpoints; by default `~/.cache/stagemesh`",
+    TOKEN: "secret that all starts of one model share; `--omni-token-file` goes before it",
 }
 """What each variable is for."""
 

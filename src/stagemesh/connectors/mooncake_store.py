@@ -43,6 +43,7 @@ CONNECTOR = ConnectorSpec(
     summary="a distributed store between processes of several hosts",
     reach=Reach.NETWORK,
     options=MooncakeStoreOptions,
+    local_options=("host",),
     endpoints=_endpoints,
     planning_only="stages do not run on several hosts yet",
 )

@@ -1,4 +1,4 @@
-"""An ordered stream of messages and descriptors over a Unix socket, on an asyncio loop.
+"""An ordered stream of messages over a socket, on an asyncio loop.
 
 Every method is called on the loop's thread and none waits. The end of the stream is the failure
 signal: when the other end is gone, or says what it must not say, `on_eof` is called once, unless
@@ -8,24 +8,30 @@ send a last word first.
 
 from __future__ import annotations
 
-import array
 import asyncio
+import errno
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from stagemesh.runtime import messages
 from stagemesh.runtime.frames import Frame, FrameReader
 from stagemesh.runtime.messages import NOTHING, Attached, Message, ProtocolError
+from stagemesh.runtime.pipes import pipe_of
 
-_FD_BYTES: Final = array.array("i").itemsize
-_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(messages.MAX_FDS * _FD_BYTES)
-_MAX_PARTS: Final = 512
-"""Most pieces of memory that are handed to the system at once."""
+_GONE: Final = (
+    errno.ECONNABORTED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+)
+"""What writing finds when the other end, or the way to it, is gone."""
 
 OnMessage = Callable[[Message, Attached], None]
 """Takes a message and owns what came with it; raises `ProtocolError` for what does not belong."""
@@ -65,8 +71,8 @@ class Stream:
 
         Behind one message `bulk_limit` bytes may come; more of them end the stream.
         """
-        sock.setblocking(False)  # noqa: FBT003  signature of the standard library
         self._sock = sock
+        self._pipe = pipe_of(sock)
         self._loop = asyncio.get_running_loop()
         self._on_message = on_message
         self._on_eof = on_eof
@@ -84,10 +90,14 @@ class Stream:
     ) -> None:
         """Send, now or as soon as there is room.
 
-        Closes `fds` once sent, or when nobody reads; `bulk` must stay as it is until sent.
+        Closes `fds` once sent, or when nobody reads; `bulk` must stay as it is until sent. Raises
+        `ProtocolError` for descriptors that cannot travel, which are closed.
         """
-        if not self._writes:
+        if fds and not (self._writes and self._pipe.carries_fds):
             _close_all(fds)
+            if self._writes:
+                raise ProtocolError("descriptors do not travel between hosts")
+        if not self._writes:
             return
         parts = [view.cast("B") for view in bulk if view.nbytes]
         frame = messages.encode(message, len(fds), sum(map(len, parts)))
@@ -142,18 +152,14 @@ class Stream:
         while self._outgoing:
             frame = self._outgoing[0]
             try:
-                sent = self._send(frame)
+                sent = self._pipe.send(frame.parts, frame.fds)
             except (BlockingIOError, InterruptedError):
-                if not self._waits_to_write:
-                    self._waits_to_write = True
-                    self._loop.add_writer(self._sock, self._writable)
-                return
-            except (BrokenPipeError, ConnectionResetError):
-                self._stop_writing()  # the reader takes in what was still said, then finds the end
+                self._await_room()
                 return
             except OSError as error:
-                self._stop_writing()
-                self._lost(f"the stream cannot be written to: {error}")
+                self._stop_writing()  # the reader takes in what was still said, then finds the end
+                if error.errno not in _GONE:
+                    self._lost(f"the stream cannot be written to: {error}")
                 return
             frame.sent(sent)
             if not frame.parts:
@@ -162,29 +168,35 @@ class Stream:
             self._waits_to_write = False
             self._loop.remove_writer(self._sock)
 
-    def _send(self, frame: _Outgoing) -> int:
-        fds = frame.fds
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        return self._sock.sendmsg(islice(frame.parts, _MAX_PARTS), ancillary)
+    def _await_room(self) -> None:
+        """Go on once there is room, or once the other end has answered when that is missing."""
+        if not self._waits_to_write and not self._pipe.must_hear:
+            self._waits_to_write = True
+            self._loop.add_writer(self._sock, self._writable)
 
     def _readable(self) -> bool:
         """Take in what has come; whether there was anything."""
+        had_some = self._receive()
+        while self._reads and self._pipe.has_more:
+            self._receive()
+        if self._outgoing and not self._waits_to_write:
+            self._writable()
+        return had_some
+
+    def _receive(self) -> bool:
         try:
-            count, ancillary, flags, _ = self._sock.recvmsg_into(
-                [self._reader.room], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
-            )
+            count, fds = self._pipe.receive(self._reader.room)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             self._lost()
             return False
-        for level, kind, raw in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds = array.array("i")
-                fds.frombytes(raw[: len(raw) - len(raw) % _FD_BYTES])
-                self._incoming_fds.extend(fds)
-        if not count or flags & socket.MSG_CTRUNC:
-            self._lost("descriptors could not be taken" if count else None)
+        except ProtocolError as error:
+            self._lost(str(error))
+            return False
+        self._incoming_fds.extend(fds)
+        if not count:
+            self._lost()
             return False
         try:
             for frame in self._reader.received(count):

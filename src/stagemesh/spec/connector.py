@@ -111,6 +111,8 @@ class ConnectorSpec:
     """Reference of a function `(options) -> Sender`; `None` when it only plans yet."""
     receiver: str | None = None
     """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
+    local_options: tuple[str, ...] = ()
+    """Options that are each host's own; all others must be the same at both ends."""
     endpoints: Endpoints = _no_endpoints
     """Which services it meets at; two of them cannot have one address."""
     bulk_limit: BulkLimit = _no_bulk

@@ -35,8 +35,8 @@ async def both(
     dialer: Coroutine[Any, Any, Any], acceptor: Coroutine[Any, Any, Any]
 ) -> tuple[Any, Any]:
     """Run both ends to their ends, and return what they return or raise."""
-    one, other = await asyncio.gather(dialer, acceptor, return_exceptions=True)
-    return one, other
+    found = await asyncio.gather(dialer, acceptor, return_exceptions=True)
+    return found[0], found[1]
 
 
 def meet(

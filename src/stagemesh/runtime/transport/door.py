@@ -92,7 +92,7 @@ class Door:
         try:
             hello = await receive(sock, self._secret.token, self._judge)
         except (OSError, ProtocolError) as error:  # which its deadline is
-            _log.warning("a stream was turned away: %s", error or "it said nothing in time")
+            _log.warning("a stream was turned away: %s", str(error) or "it said nothing in time")
             sock.close()
         except BaseException:
             sock.close()

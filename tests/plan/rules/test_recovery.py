@@ -1,4 +1,4 @@
-"""What happens when a replica dies or hangs: usual values, those that were said, and what is shown."""
+"""What happens when a replica dies or hangs: what is usual, what was said, and what is shown."""
 
 from __future__ import annotations
 

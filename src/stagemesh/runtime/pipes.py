@@ -17,6 +17,8 @@ from typing import Final, Protocol
 
 from stagemesh.runtime.messages import MAX_FDS, ProtocolError
 
+EXHAUSTED: Final = "there are no descriptors left to take what was sent"
+"""What `ProtocolError` says when it is not the other end that is to blame."""
 GONE_S: Final = 5
 """Seconds after which a host that does not answer counts as gone."""
 _ASK_AFTER_S: Final = 2
@@ -86,7 +88,7 @@ class UnixPipe:
         self._sock = sock
 
     def receive(self, room: memoryview) -> tuple[int, Sequence[int]]:
-        """Receive bytes and descriptors; raises `ProtocolError` when those are too many."""
+        """Receive bytes and descriptors; raises `ProtocolError` when those find no room."""
         count, ancillary, flags, _ = self._sock.recvmsg_into(
             [room], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
         )
@@ -97,7 +99,7 @@ class UnixPipe:
         if flags & socket.MSG_CTRUNC:
             for fd in fds:
                 socket.close(fd)
-            raise ProtocolError("descriptors could not be taken")
+            raise ProtocolError(EXHAUSTED)
         return count, fds
 
     def send(self, parts: Iterable[memoryview], fds: tuple[int, ...]) -> int:

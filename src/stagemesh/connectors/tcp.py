@@ -23,6 +23,11 @@ class TcpOptions:
     """Bytes of the largest payload."""
 
 
+def _bulk_limit(options: object) -> int:
+    assert isinstance(options, TcpOptions)
+    return options.max_payload_bytes
+
+
 CONNECTOR = ConnectorSpec(
     name="tcp",
     config_names=("TcpConnector",),
@@ -31,5 +36,5 @@ CONNECTOR = ConnectorSpec(
     options=TcpOptions,
     sender="stagemesh.connectors._tcp:TcpSender",
     receiver="stagemesh.connectors._tcp:TcpReceiver",
-    planning_only="streams carry no bytes behind their messages yet",
+    bulk_limit=_bulk_limit,
 )

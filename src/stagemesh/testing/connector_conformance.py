@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from stagemesh.spec.connector import ConnectorSpec, Ticket
 from stagemesh.spec.payload import ALIGNMENT, DTYPE_BYTES, Buffer, MetaValue, Payload
 from stagemesh.testing.connector_crashes import ConnectorCrashes
-from stagemesh.testing.connector_edge import LIMIT, Edge, held, open_fds, payload_of, payloads
+from stagemesh.testing.connector_edge import LIMIT, Edge, open_fds, payload_of, payloads
 
 __all__ = ["ConnectorConformance", "Edge", "open_fds", "payload_of", "payloads"]
 
@@ -168,10 +168,10 @@ class ConnectorConformance(ConnectorCrashes):
     def test_small_payloads_are_bounded_too(self) -> None:
         """However small they are, without a release they come to an end, and go on after one."""
         with self.edge() as edge:
-            borrowed = edge.fill(payload_of(1000))
-            assert edge.put(payload_of(1000)) is None
+            borrowed = edge.fill(payload_of(8000))
+            assert edge.put(payload_of(8000)) is None
             borrowed[0].release()
-            assert edge.carry(payload_of(1000, 3)) == payload_of(1000, 3)
+            assert edge.carry(payload_of(8000, 3)) == payload_of(8000, 3)
 
     def test_a_payload_over_the_limit_is_refused_by_name(self) -> None:
         """What can never be carried is a `ValueError` that names the option; the edge goes on."""
@@ -313,7 +313,7 @@ class ConnectorConformance(ConnectorCrashes):
 
     def test_nothing_is_left_behind(self) -> None:
         """After the close no descriptor, no mapping and no name of it is there."""
-        before, left = held(), self.leftovers()
+        before, left = self.held(), self.leftovers()
         edge = Edge(self.spec, self.options)
         for size in (10, self.room_bytes, self.giant_bytes):
             edge.carry(payload_of(size)).release()
@@ -322,7 +322,7 @@ class ConnectorConformance(ConnectorCrashes):
             os.close(fd)
         edge.close()
         del edge
-        assert held() == before
+        assert self.held() == before
         assert self.leftovers() == left
 
     def _several(self) -> list[tuple[int, int]]:

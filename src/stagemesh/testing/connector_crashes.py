@@ -65,6 +65,10 @@ class ConnectorCrashes:
     options: object
     room_bytes: int = 32 * 1024
 
+    def held(self) -> object:
+        """What this process holds of edges; it must be the same afterwards."""
+        return held()
+
     def leftovers(self) -> set[str]:
         """Whatever the connector keeps outside this process, such as keys of a store."""
         return set()
@@ -78,13 +82,13 @@ class ConnectorCrashes:
         """A process at the other end; afterwards nothing of it may be left here."""
         if self.spec.reach is Reach.PROCESS:
             pytest.skip("both ends die together")
-        before, left = held(), self.leftovers()
+        before, left = self.held(), self.leftovers()
         peer = Peer(self.spec, self.options, role)
         try:
             yield peer
         finally:
             peer.kill()
-        assert held() == before
+        assert self.held() == before
         self.settled(left)
 
     def _sender(self) -> Sender:

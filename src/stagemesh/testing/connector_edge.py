@@ -34,6 +34,7 @@ class Edge:
 
     def __init__(self, spec: ConnectorSpec, options: object) -> None:
         """Make both ends; releases go straight back to the sender."""
+        self._bulk_limit = spec.bulk_limit(options)
         self.sender: Sender = cast("SenderFactory", resolve(spec.sender))(options)
         self.acks: list[int] = []
         self._thread = threading.get_ident()
@@ -44,7 +45,11 @@ class Edge:
     def put(self, payload: Payload) -> Ticket | None:
         """Send a payload; return its ticket as it arrives at the other end."""
         ticket = self.sender.put(payload)
-        return None if ticket is None else as_received(ticket)
+        if ticket is None:
+            return None
+        received = as_received(ticket)
+        assert sum(len(piece) for piece in received.bulk) <= self._bulk_limit
+        return received
 
     def send(self, payload: Payload) -> Ticket:
         """Send a payload that has room."""

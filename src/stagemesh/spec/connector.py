@@ -41,13 +41,15 @@ class Ticket:
 
 
 class Sender(Protocol):
-    """The producing end of one edge."""
+    """The producing end of one edge; all calls come from one thread."""
 
     def put(self, payload: Payload) -> Ticket | None:
         """Copy a payload out, so that the caller may change it afterwards.
 
+        One that works `by_reference` copies nothing: there the caller leaves the memory alone.
         Returns `None` when there is no room before something is released. Raises `ValueError` for a
-        payload that can never be carried.
+        payload that can never be carried, and its kind `ConnectorError` when what carries it is
+        missing now.
         """
         ...
 
@@ -61,12 +63,14 @@ class Sender(Protocol):
 
 
 class Receiver(Protocol):
-    """The consuming end of one edge."""
+    """The consuming end of one edge; all calls come from one thread, releases from any."""
 
     def get(self, ticket: Ticket) -> Payload:
         """Turn a ticket into a borrowed payload; takes over the ticket's descriptors.
 
-        Raises `ValueError` for a ticket that does not describe memory this edge shares.
+        Raises `ValueError` for a ticket that does not describe memory this edge shares, and its
+        kind `ConnectorError` when that memory cannot be had now. Later tickets are not the worse
+        for it.
         """
         ...
 
@@ -113,6 +117,10 @@ class ConnectorSpec:
     """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
     local_options: tuple[str, ...] = ()
     """Options that are each host's own; all others must be the same at both ends."""
+    by_reference: bool = False
+    """Whether receivers are given the sender's own memory, so that nothing is copied."""
+    blocking: bool = False
+    """Whether both ends wait for a service, so that each is given a thread of its own."""
     endpoints: Endpoints = _no_endpoints
     """Which services it meets at; two of them cannot have one address."""
     bulk_limit: BulkLimit = _no_bulk

@@ -91,10 +91,14 @@ class Supervisor:
         Raises `StartupError`, with everything stopped, when a stage fails or `deadline_s` passes.
         A replica that is started again has as long.
         """
-        _check_ranks(self._crew.plan)
         self._deadline_s = deadline_s
-        members = self._crew.enlist()
-        callers = await self._crew.bring_up(members, deadline_s)
+        try:
+            _check_ranks(self._crew.plan)
+            members = self._crew.enlist()
+            callers = await self._crew.bring_up(members, deadline_s)
+        except BaseException:
+            await self._launcher.close()
+            raise
         for member in members:
             _serves(member)
         return callers

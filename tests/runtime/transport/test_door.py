@@ -85,8 +85,8 @@ def test_who_does_not_is_turned_away_and_told_in_the_log(caplog: pytest.LogCaptu
     at_door(work)
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        "a stream was turned away: somebody was not taken: the token is not the same",
-        "a stream was turned away: somebody was not taken: not this one",
+        "a stream was turned away: it was not taken: the token is not the same",
+        "a stream was turned away: it was not taken: not this one",
     ]
     assert "secret" not in repr(SECRET)
 

@@ -92,7 +92,13 @@ class Door:
         try:
             hello = await receive(sock, self._secret.token, self._judge)
         except (OSError, ProtocolError) as error:  # which its deadline is
-            _log.warning("a stream was turned away: %s", str(error) or "it said nothing in time")
+            is_usual = isinstance(error, Refused) and error.again
+            told = str(error) or "it said nothing in time"
+            _log.log(
+                logging.DEBUG if is_usual else logging.WARNING,
+                "a stream was turned away: %s",
+                told,
+            )
             sock.close()
         except BaseException:
             sock.close()

@@ -41,7 +41,7 @@ _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Refused(ProtocolError):  # noqa: N818  it is a refusal
-    """The other end does not take us, and says why; `again` if it may be another time."""
+    """One end does not take the other, and says why; `again` if it may be another time."""
 
     def __init__(self, reason: str, *, again: bool) -> None:
         """Keep whether it is worth coming again."""
@@ -161,8 +161,8 @@ async def introduce(sock: socket.socket, hello: Hello, secret: bytes) -> int:
 async def receive(sock: socket.socket, secret: bytes, judge: Judge) -> Hello:
     """Hear who comes in on a stream that we accepted, and answer.
 
-    Raises `ProtocolError` when it is not taken, which it has been told, or is none of ours, and
-    `OSError` when it is gone.
+    Raises `Refused` when it is not taken, which it has been told, `ProtocolError` when it is none
+    of ours, and `OSError` when it is gone.
     """
     async with _deadline():
         hello, said = await _hear(sock, _decode_hello)
@@ -183,7 +183,7 @@ async def receive(sock: socket.socket, secret: bytes, judge: Judge) -> Hello:
 
 async def _reject(sock: socket.socket, reason: str, *, again: bool = False) -> NoReturn:
     await _say(sock, Rejected(reason=reason[:512], again=again))
-    raise ProtocolError(f"somebody was not taken: {reason}")
+    raise Refused(f"it was not taken: {reason}", again=again)
 
 
 async def _say(sock: socket.socket, word: _Word) -> bytes:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from stagemesh.config import document as document_module
+from stagemesh.config import opened as opened_module
 from stagemesh.config.document import (
-    MAX_BYTES,
     Document,
     Findings,
     Source,
@@ -18,6 +18,7 @@ from stagemesh.config.document import (
     read_mapping,
     read_yaml,
 )
+from stagemesh.config.opened import MAX_BYTES
 from stagemesh.config.tree import MAX_DEPTH, MAX_VALUES, quoted
 from stagemesh.spec.origin import Layer
 from tests.config.speech import shown
@@ -295,7 +296,7 @@ def test_a_pipe_into_which_nobody_writes_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing hangs: neither opening nor reading it."""
-    monkeypatch.setattr(document_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(opened_module, "PATIENCE_S", 0.05)
     os.mkfifo(tmp_path / "fifo")
     findings: Findings = []
     assert read_yaml(tmp_path / "fifo", SOURCE, findings) is None

@@ -67,7 +67,7 @@ def _with_plan(file: CheckedFile, catalog: Catalog) -> CheckedFile:
         return file
     from stagemesh.plan.saved import open_saved  # noqa: PLC0415  planning costs more than checking
 
-    made = open_saved(Path(file.path), None, catalog)
+    made = open_saved(file.opened or Path(file.path), None, catalog)
     pipeline = None if made.plan is None else made.plan.pipeline
     return replace(file, pipeline=pipeline, diagnostics=made.diagnostics)
 

@@ -130,6 +130,7 @@ def _take_back(root: Branch, patch: Patch, current: Node | None) -> None:
     What lower layers had cleared already is cleared by this one, too.
     """
     depth = len(patch.path)
+    taken: dict[Path, Sourced[object] | None]
     taken = {path: was for path, was in root.cleared.items() if path[:depth] == patch.path}
     if current is not None:
         taken.update(_leaves(patch.path, current))

@@ -43,7 +43,7 @@ def run(namespace: argparse.Namespace) -> int:
     """Compare two plans or files; trouble with either is told and leaves 2."""
     compared = (namespace.before, namespace.after)
     files = {name: open_file(name) for name in dict.fromkeys(compared)}
-    inputs = None if namespace.model is None else opened_once(inputs_from(namespace))
+    inputs = None if namespace.model is None else _common(namespace)
     sides = [_side(files[name], inputs) for name in compared]
     has_failed = any(side.read is None for side in sides)
     show_diagnostics(
@@ -64,6 +64,11 @@ def run(namespace: argparse.Namespace) -> int:
     else:
         show_text("\nnext: `stagemesh explain STAGE.FIELD MODEL` says where a value comes from")
     return 1 if found else 0
+
+
+def _common(namespace: argparse.Namespace) -> PlanInputs:
+    """What both sides are planned with; its files are read once for both."""
+    return replace(opened_once(inputs_from(namespace)), argument="--model")
 
 
 def _side(file: OpenedFile, inputs: PlanInputs | None) -> _Side:

@@ -55,7 +55,7 @@ def _pipeline_of(model: str, catalog: Catalog) -> tuple[str | None, tuple[Diagno
     from stagemesh.config.inputs import PlanInputs  # noqa: PLC0415  only when typed
     from stagemesh.config.load import load  # noqa: PLC0415  only when typed
 
-    loaded = load(PlanInputs(model=model), catalog)
+    loaded = load(PlanInputs(model=model, argument="--model"), catalog)
     if loaded.pipeline is None:
         return None, loaded.diagnostics
     return loaded.pipeline.model_type, ()

@@ -129,10 +129,13 @@ def _combined(first: str, others: Mapping[str, str]) -> str:
     return hashlib.sha256(f"{first}\n{lines}".encode()).hexdigest()
 
 
-def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
+def find_folder(
+    model: str, recipes: Collection[str], run: Run, argument: str = "MODEL"
+) -> Path | None:
     """Return the folder of `model`: an existing folder, else a checkpoint in the cache.
 
-    `recipes` names the pipelines whose checkpoint can be assembled.
+    `recipes` names the pipelines whose checkpoint can be assembled, `argument` is what messages
+    call that which gives the model.
     """
     folder = Path(model)
     try:
@@ -141,7 +144,7 @@ def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
         is_file = bool(model) and folder.exists()
     except (OSError, ValueError):  # too long, or a NUL: no folder has such a name
         is_file = False
-    origin = Origin(layer=Layer.GLOBAL, source="MODEL")
+    origin = Origin(layer=Layer.GLOBAL, source=argument)
     if is_file:
         message = f"model {quoted(model)} is a file, expected a folder"
         run.tell("MD002", message, origin, _meant_by_file(folder))

@@ -53,6 +53,8 @@ class PlanInputs:
     """Fields for all stages and for the start, in the order in which they were given."""
     devices: str | int | Unset = UNSET
     """How many devices, or an imaginary set such as `8xH200`; the planner reads it."""
+    argument: str = "MODEL"
+    """How messages call the argument that gives the model."""
 
 
 def opened_once(inputs: PlanInputs) -> PlanInputs:

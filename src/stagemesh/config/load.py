@@ -143,7 +143,8 @@ class _Loading:
         named = pipeline_named(deploy)
         model = None if named is None else named_model(*named, catalog, run)
         recipes = [m.pipeline.model_type for m in catalog.models if m.pipeline.checkpoint_recipe]
-        folder = find_folder(str(self._inputs.model), recipes, run)
+        inputs = self._inputs
+        folder = find_folder(str(inputs.model), recipes, run, inputs.argument)
         file = None if folder is None else read_config(folder, run)
         if file is not None and named is None:
             model = model_of(file, catalog, run)

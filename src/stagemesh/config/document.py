@@ -22,6 +22,7 @@ from stagemesh.config.tree import (
     Position,
     Tree,
     path_text,
+    tagged_in,
     tree_from_value,
     tree_from_yaml,
 )
@@ -32,6 +33,8 @@ from stagemesh.spec.origin import Layer, Origin
 Findings: TypeAlias = list[Diagnostic]
 """Where readers put what they find, in the order of the source."""
 
+_TAG: Final = "!"
+"""How every tag begins."""
 _SHORT: Final = 10_000
 """Characters of a text that cannot hold too many values."""
 _MAX_EVENTS: Final = 3 * MAX_VALUES + 8
@@ -105,7 +108,8 @@ def read_yaml(
         if len(text) > _SHORT and _holds_too_much(text):
             _tell(findings, source, "CF005", f"holds more than `{MAX_VALUES}` values")
             return None
-        tree = tree_from_yaml(yaml.compose(text, Loader=_Loader))
+        tagged = tagged_in(yaml.parse(text, Loader=_Loader)) if _TAG in text else ()
+        tree = tree_from_yaml(yaml.compose(text, Loader=_Loader), tagged)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)

@@ -19,7 +19,7 @@ from stagemesh.plan.launch import launch_options, launch_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
-from stagemesh.plan.provenance import values_of
+from stagemesh.plan.provenance import cleared_of, values_of
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
@@ -129,6 +129,7 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
         skipped_checks=report.skipped,
         launch=launch,
         values={
+            **cleared_of(context.settings.cleared),
             **values_of(context.settings.fields),
             **values_of({f"launch.{name}": said for name, said in context.settings.launch.items()}),
         },

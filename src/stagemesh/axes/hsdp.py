@@ -120,6 +120,7 @@ AXIS = Axis(
         "dp": "ranks that gather one copy of the weights have to step together; use `replicate`",
     },
     options=Options,
+    about_size=frozenset({"shard", "replicate"}),
     settle=_settle,
     needs=(
         "its size is the number of ranks of the stage",

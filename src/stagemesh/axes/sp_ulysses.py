@@ -66,8 +66,8 @@ def _check_heads(view: StackView) -> Iterator[Finding]:
         yield Finding(
             code="AX034",
             message=f"`sp_ulysses` x `tp` = `{size * tp}` does not divide `{heads}` heads",
-            help=f"{each}choose sizes that divide, or leave `{view.name('mode')}: strict` out: any head count"
-            " works then",
+            help=f"{each}choose sizes that divide, or leave `{view.name('mode')}: strict` out: any"
+            " head count works then",
             axes=("tp",),
         )
 
@@ -139,6 +139,7 @@ AXIS = Axis(
         DeployField(name="sequence_parallel_size", member="sequence_parallel_size"),
     ),
     options=Options,
+    about_size=frozenset({"sequence_parallel_size"}),
     needs=(
         "nothing; with `mode: strict`, heads divide by sp_ulysses x tp",
         "`a2a_permute` needs `mode: strict`",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from stagemesh.plan.values import EdgePlan
+from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
 from stagemesh.runtime.messages import Ack, Attached, Chunk, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
@@ -73,12 +74,14 @@ class Connector:
         return self.spec.bulk_limit(self.options)
 
     def sender(self) -> Sender:
-        """Make a producing end."""
-        return cast("SenderFactory", resolve(self.spec.sender))(self.options)
+        """Make a producing end, on the thread of a loop."""
+        made = cast("SenderFactory", resolve(self.spec.sender))(self.options)
+        return WaitingSender(made) if self.spec.blocking else made
 
     def receiver(self, on_release: Callable[[int], None]) -> Receiver:
-        """Make a consuming end."""
-        return cast("ReceiverFactory", resolve(self.spec.receiver))(self.options, on_release)
+        """Make a consuming end, on the thread of a loop."""
+        made = cast("ReceiverFactory", resolve(self.spec.receiver))(self.options, on_release)
+        return WaitingReceiver(made) if self.spec.blocking else made
 
 
 @frozen
@@ -104,6 +107,8 @@ class EdgeOut:
         self._seqs: dict[Key, int] = {}
         self._open = True
         self._flushes = False
+        if isinstance(sender, WaitingSender):
+            sender.when_worth_asking(self._flush)
 
     def send(self, key: Key, payload: Payload, *, last: bool) -> bool:
         """Send a chunk; `False` when it has to wait. Raises `ValueError` when it can never go.
@@ -185,6 +190,13 @@ class EdgeIn:
         self._thread = threading.get_ident()
         self._receiver = connector.receiver(self._released)
         self._seqs: dict[Key, int] = {}
+
+    def when_here(self, chunk: Chunk, attached: Attached, then: Callable[[], None]) -> None:
+        """Call `then` once a chunk can be taken or discarded without waiting, in order."""
+        if isinstance(self._receiver, WaitingReceiver):
+            self._receiver.fetch(_ticket(chunk, attached), then)
+        else:
+            then()
 
     def take(self, chunk: Chunk, attached: Attached) -> Payload:
         """Borrow the payload of a chunk; raises `ValueError` when malformed or out of order."""

@@ -133,6 +133,14 @@ def _no_fields(_size: int, _options: object) -> Mapping[str, object]:
     return {}
 
 
+Possible: TypeAlias = Callable[[StageFacts], bool]
+"""Whether a network can have the axis at all, whatever its size; an unknown fact is no reason."""
+
+
+def _always(_facts: StageFacts) -> bool:
+    return True
+
+
 CostModel: TypeAlias = Callable[[CostView], Cost | None]
 """Counts what an axis sends and needs; `None` when a fact is missing."""
 
@@ -196,12 +204,16 @@ class Axis:
     """Axes it cannot be stacked with, each with the reason."""
     excludes_fields: Mapping[str, str] = field(default_factory=dict)
     """Stage fields that cannot be given beside it, each with the reason."""
+    is_possible: Possible = _always
+    """Whether a stage of a kind that it fits can have it; if not, its rule says so."""
     needs_fields: NeededFields = _no_fields
     """Stage fields that it switches on."""
     options: type = NoOptions
     """Dataclass of further keys that an entry of this axis may have."""
     acts_alone: frozenset[str] = frozenset()
     """Options that mean something even where the size is 1."""
+    about_size: frozenset[str] = frozenset()
+    """Options about the size itself: it is made of them, or they are checked against it."""
     settle: Settle = _as_said
     """Fills in what was left out; a size that is still missing is 1."""
     needs: tuple[str, ...] = ()

@@ -47,6 +47,19 @@ def check_runnable(plan: Plan) -> list[Diagnostic]:
     return [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
 
 
+def check_front_door(plan: Plan) -> list[Diagnostic]:
+    """Say why a start cannot be asked anything: it works for another one."""
+    if not plan.launch.headless:
+        return []
+    return [
+        Diagnostic(
+            code="RT024",
+            message="a `--headless` start answers nobody itself",
+            help="ask the start that runs the orchestrator, at `--omni-master-address`",
+        )
+    ]
+
+
 def payload_flaws(payload: object) -> Iterator[str]:
     """Say where something is not of the shape that `Payload` promises."""
     if not isinstance(payload, Payload):

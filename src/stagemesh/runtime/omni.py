@@ -17,7 +17,7 @@ from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
+from stagemesh.runtime.checks import check_front_door, check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.health import Health, SystemState
 from stagemesh.runtime.launchers.choose import launcher_of
@@ -69,7 +69,7 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
-        if found := check_runnable(self.plan):
+        if found := check_runnable(self.plan) + check_front_door(self.plan):
             raise DiagnosticError(found)
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None

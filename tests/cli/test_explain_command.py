@@ -150,6 +150,39 @@ def test_a_stage_is_all_its_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert values["thinker.num_threads"]["is_default"] is True
 
 
+@pytest.mark.parametrize(
+    ("what", "path"),
+    [
+        ("edges", "edges.0-1.connector"),
+        ("edges.thinker-talker", "edges.0-1.max_inflight"),
+        ("stages", "code2wav.devices"),
+        ("launch", "launch.api_server_count"),
+    ],
+)
+def test_what_holds_more_is_listed(
+    what: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With values and places."""
+    assert path in [each["path"] for each in data(capsys, what, *LAYOUT)["values"]]
+
+
+@pytest.mark.parametrize(
+    ("what", "help_text"),
+    [
+        ("connectors.x", "no connector is named; what the edges have is below `edges`"),
+        ("thinker.env.FOO", "`thinker.env` has no members"),
+        ("THINKER.TP", "did you mean `thinker.tp`? stages of this plan: "),
+    ],
+)
+def test_what_is_not_there_is_a_mistake(
+    what: str, help_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is made up for it, and the nearest is named."""
+    [found] = data(capsys, what, *LAYOUT, code=1)["diagnostics"]
+    assert (found["code"], found["message"]) == ("CL021", f"`{what}` is no value of this plan")
+    assert found["help"].startswith(help_text)
+
+
 def test_a_layout_that_does_not_fit_is_explained_as_far_as_it_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

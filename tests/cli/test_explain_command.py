@@ -155,7 +155,7 @@ def test_a_stage_is_all_its_values(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("edges", "edges.0-1.connector"),
         ("edges.thinker-talker", "edges.0-1.max_inflight"),
-        ("stages", "code2wav.devices"),
+        ("stages", "code2wav.max_num_seqs"),
         ("launch", "launch.api_server_count"),
     ],
 )

@@ -15,7 +15,7 @@ def field_docs(kind: type) -> Mapping[str, str]:
     """Return the docstring line of each field, inherited ones too; one without is missing here."""
     docs: dict[str, str] = {}
     for each in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(each):
+        if each is kind or dataclasses.is_dataclass(each):
             docs |= _own_docs(each)
     return docs
 

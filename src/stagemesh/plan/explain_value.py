@@ -10,7 +10,6 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.load import Loaded
 from stagemesh.plan.checks import rule_findings
 from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
-from stagemesh.plan.edge_values import CONNECTOR
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
 from stagemesh.plan.explain_wide import WideDoc, wide_doc
 from stagemesh.plan.make import Made
@@ -19,7 +18,6 @@ from stagemesh.plan.render import devices_text
 from stagemesh.plan.stack import Stack, implied_size, stack_of
 from stagemesh.plan.subject import STAGES, Record, Subject
 from stagemesh.plan.table import table, wrapped
-from stagemesh.plan.tally import held_by
 from stagemesh.plan.values import StagePlan, ValuePlan
 from stagemesh.plan.words import value_text
 from stagemesh.spec.axis import SIZE, Axis, WorldRole

@@ -23,6 +23,7 @@ from stagemesh.config.schema import (
     StrategyEntry,
 )
 from stagemesh.config.schema_duplex import DuplexSession
+from stagemesh.plan.export.vllm_omni_stages import SHARED
 from stagemesh.spec.axis import ENABLED, SIZE
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
@@ -101,8 +102,6 @@ class Given:
 
 _DUPLEX: Final = {"session_mode": "duplex"}
 _SESSIONS: Final = {"replica_policy": "least_sessions", "max_sessions_per_replica": 2}
-EXTRA: Final[Mapping[str, Mapping[str, object]]] = {}
-"""Options with rules of their own."""
 SHM: Final = "SharedMemoryConnector"
 ENDS: Final = {"from": 0, "to": 1}
 ROOT: Final[Mapping[str, Mapping[str, object]]] = {
@@ -145,7 +144,7 @@ def of_root() -> Iterator[Given]:
     for name, spec in CATALOG.connectors.items():
         for option in hints(spec.options):
             extra = {option: _option(spec.options, option)}
-            yield _carried(option, {"name": name, "extra": EXTRA.get(option, extra)})
+            yield _carried(option, {"name": name, "extra": extra})
         yield _carried("connector", {"name": name, "extra": {"frames": 3}})
     yield _carried("frames", {"name": SHM, "extra": {"frames": 7}})
 
@@ -158,7 +157,7 @@ def _carried(option: str, connector: Mapping[str, object]) -> Given:
 STORE: Final = {"name": "MooncakeStoreConnector"}
 EDGES: Final[Mapping[str, Given]] = {
     "name": _carried("connector", STORE),
-    "extra": _carried("segment", {**STORE, "extra": {"segment": 7}}),
+    "extra": _carried("segment", {**STORE, "extra": {"segment": 2**25}}),
     "connector": _carried("connector", STORE),
     "window_size": Given(
         path="edges.0-1.window_size", deploy={"edges": [{**ENDS, "window_size": 3}]}
@@ -202,6 +201,12 @@ SPECIAL: Final[Mapping[str, Mapping[str, object]]] = {
     "lora_scale": {"lora_path": "a", "lora_scale": 0.5},
     "numa_bind_nodes": {**_NUMA, "numa_bind_nodes": [0]},
     "numa_bind_cpus": {**_NUMA, "numa_bind_nodes": [0], "numa_bind_cpus": ["1"]},
+    "enable_expert_parallel": {"tensor_parallel_size": 2, "enable_expert_parallel": True},
+    "ulysses_a2a_permute": {
+        "ulysses_degree": 2,
+        "ulysses_mode": "strict",
+        "ulysses_a2a_permute": True,
+    },
     "use_hsdp": {"use_hsdp": True, "hsdp_shard_size": 2},
     "hsdp_shard_size": {"use_hsdp": True, "hsdp_shard_size": 2},
     "hsdp_replicate_size": {"use_hsdp": True, "hsdp_shard_size": 2, "hsdp_replicate_size": 2},
@@ -221,11 +226,17 @@ def of_stages() -> Iterator[Given]:
     yield Given(path="thinker.async_chunk", deploy={"stages": off})
     yield Given(path="thinker.kv_transfer_config", deploy=TRANSFER)
     for declared, kinds in KIND_FIELDS.items():
-        entry: dict[str, object] = {}
-        for name, annotation in hints(declared).items():
-            entry |= SPECIAL.get(name, {name: another(annotation, None)})
-        entry.pop("kv_transfer_config", None)
-        yield _entry(declared.__name__, min(KINDS[kind] for kind in kinds), entry)
+        number = min(KINDS[kind] for kind in kinds)
+        entries = {
+            name: SPECIAL.get(name, {name: another(annotation, None)})
+            for name, annotation in hints(declared).items()
+        }
+        if declared not in SHARED:
+            yield from (_entry(name, number, entry) for name, entry in entries.items())
+        else:
+            entries.pop("kv_transfer_config", None)
+            together = {name: value for each in entries.values() for name, value in each.items()}
+            yield _entry(declared.__name__, number, together)
     for name, each in FIELDS.items():
         if each.axis is not None and each.sets is not None:
             number = next(KINDS[kind] for kind in KINDS if kind in each.fits)
@@ -270,15 +281,18 @@ def of_axes() -> Iterator[Given]:
                 path=f"{NAMES[number]}.{key}",
                 strategy={NAMES[number]: [entry, *BESIDE.get(axis.name, [])]},
             )
-        for member in hints(StrategyEntry):
-            for value in ENTRY[member]:
-                entry = {"axis": axis.name, "size": 2, member: value}
-                stack = {NAMES[number]: [entry, *BESIDE.get(axis.name, [])]}
-                yield Given(path=f"{NAMES[number]}.{axis.name}.{member}", strategy=stack)
         for policy in axis.policies:
             entry = {"axis": axis.name, "size": 2, "routing": policy.value}
             path = f"{NAMES[number]}.{axis.name}.routing"
             yield Given(path=path, strategy={NAMES[number]: [entry]})
+
+
+def of_entries() -> Iterator[Given]:
+    """Every key that entries of all axes have alike."""
+    for member in hints(StrategyEntry):
+        for value in ENTRY[member]:
+            entry = {"axis": "tp", "size": 2, member: value}
+            yield Given(path=f"thinker.tp.{member}", strategy={"thinker": [entry]})
 
 
 def _option(kind: type, name: str) -> object:
@@ -321,10 +335,11 @@ BESIDE: Final[Mapping[str, list[Mapping[str, object]]]] = {
 def of_start() -> Iterator[Given]:
     """Every launch option."""
     for name in hints(LaunchOptions):
-        yield Given(path=name, start=START[name], model=MODELS.get(name, MODEL))
+        yield Given(path=f"launch.{name}", start=START[name], model=MODELS.get(name, MODEL))
 
 
 MASTER: Final = {"stage_id": 0, "omni_master_address": "h", "omni_master_port": 7}
+_TLS: Final = {"omni_tls_cert": "/c", "omni_tls_key": "/k", "omni_tls_ca": "/a"}
 START: Final[Mapping[str, Mapping[str, object]]] = {
     "stage_id": MASTER,
     "headless": {**MASTER, "headless": True},
@@ -338,10 +353,16 @@ START: Final[Mapping[str, Mapping[str, object]]] = {
     "omni_heartbeat_timeout": {"omni_heartbeat_timeout": 7},
     "stage_init_timeout": {"stage_init_timeout": 7},
     "init_timeout": {"init_timeout": 7},
+    "shutdown_timeout": {"shutdown_timeout": 7},
+    "omni_token_file": {**MASTER, "omni_token_file": "/t"},
+    "insecure_no_token": {**MASTER, "insecure_no_token": True},
+    "omni_tls_cert": {**MASTER, **_TLS},
+    "omni_tls_key": {**MASTER, **_TLS},
+    "omni_tls_ca": {**MASTER, **_TLS},
 }
 
 ALONE: Final = dataclasses.replace(MODEL, stages=(stage(0, "thinker", **OUT),))
 MODELS: Final = {"api_server_count": ALONE}
 """Pipelines for options that others refuse: a diffusion stage has one frontend."""
 
-CASES: Final = [*of_root(), *of_stages(), *of_axes(), *of_start()]
+CASES: Final = [*of_root(), *of_stages(), *of_axes(), *of_entries(), *of_start()]

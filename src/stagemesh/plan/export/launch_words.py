@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from stagemesh.config.launch import given_options
 from stagemesh.config.launch_rules import flag_name
 from stagemesh.plan.values import Plan
 
 
-def launch_words(plan: Plan) -> str:
-    """Return the flags of every launch option that is not at its default; empty for none."""
-    return " ".join(_words(plan))
+def launch_words(plan: Plan, known: Container[str] | None = None) -> str:
+    """Return the flags of every launch option that is not at its default; empty for none.
+
+    Of those `known` alone, where not all are.
+    """
+    given = given_options(plan.launch)
+    return " ".join(
+        word
+        for name, value in given.items()
+        if known is None or name in known
+        for word in _words(name, value)
+    )
 
 
-def _words(plan: Plan) -> Iterator[str]:
-    for name, value in given_options(plan.launch).items():
-        yield flag_name(name)
-        if value is not True:
-            yield shlex.quote(str(value))
+def _words(name: str, value: object) -> Iterator[str]:
+    yield flag_name(name)
+    if value is not True:
+        yield shlex.quote(str(value))

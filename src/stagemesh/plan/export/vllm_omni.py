@@ -13,14 +13,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.launch import given_options
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.schema_duplex import DuplexSession
-from stagemesh.plan.export.dump import comments, yaml_text
+from stagemesh.plan.export.dump import comments, written, yaml_text
 from stagemesh.plan.export.launch_words import launch_words
 from stagemesh.plan.export.vllm_omni_edges import edge_words
 from stagemesh.plan.export.vllm_omni_stages import stage_words
 from stagemesh.plan.restate import restated
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.plan.wide_values import LAUNCH
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import PipelineConfig
@@ -42,6 +44,23 @@ _POLICIES: Final[Mapping[str, str]] = {
     Policy.LEAST_QUEUE.value: "least-queue-length",
 }
 """Its names of policies."""
+_FLAGS: Final = frozenset(
+    {
+        "stage_id",
+        "headless",
+        "omni_master_address",
+        "omni_master_port",
+        "omni_replica_address",
+        "omni_dp_size_local",
+        "api_server_count",
+        "worker_backend",
+        "ray_address",
+        "omni_heartbeat_timeout",
+        "stage_init_timeout",
+        "init_timeout",
+    }
+)
+"""Launch options that both systems have."""
 _PIPELINE: Final = "pipeline"
 _SESSION: Final = "duplex_session"
 _APART: Final = ("connectors", "edges", "stages")
@@ -67,6 +86,7 @@ def vllm_omni(plan: Plan, catalog: Catalog) -> str:
         *(line for words in stages for line in words.unsaid),
         *edges.unsaid,
         *([] if policy else _policies(plan, catalog)),
+        *_unknown_flags(plan),
     ]
     body = {**_root(plan, deploy, catalog), **edges.root}
     body["stages"] = [
@@ -80,7 +100,7 @@ def vllm_omni(plan: Plan, catalog: Catalog) -> str:
     ]
     layouts = zip(plan.stages, (words.layout for words in stages), strict=True)
     overrides = {str(stage.stage_id): layout for stage, layout in layouts}
-    flags = " ".join(part for part in (policy, launch_words(plan)) if part)
+    flags = " ".join(part for part in (policy, launch_words(plan, _FLAGS)) if part)
     heading = [*_heading(plan, flags, overrides), *_newer(body), *_listed(unsaid)]
     return comments(heading) + yaml_text(body)
 
@@ -148,6 +168,12 @@ def _unknown_pipeline(pipeline: PipelineConfig) -> Iterator[str]:
         yield f"{shown}: it runs such a checkpoint as one stage"
     elif pipeline.checkpoint_recipe is not None:
         yield f"{shown}: a pipeline of stagemesh"
+
+
+def _unknown_flags(plan: Plan) -> Iterator[str]:
+    for name, value in given_options(plan.launch).items():
+        if name not in _FLAGS:
+            yield f"{written(f'{LAUNCH}.{name}', value)}, a flag of stagemesh"
 
 
 # --- routing --------------------------------------------------------------------------------------

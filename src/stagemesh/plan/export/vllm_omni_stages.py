@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from stagemesh.config.catalog import Catalog, default_engine
 from stagemesh.config.check import hints
-from stagemesh.config.kind_fields import KIND_FIELDS
+from stagemesh.config.kind_fields import KIND_FIELDS, Diffusion, EveryKind, Llm
 from stagemesh.config.schema import STAGE_KEY
 from stagemesh.plan.engine import NO_ENGINE
 from stagemesh.plan.export.dump import written
@@ -28,6 +28,8 @@ from stagemesh.spec.axis import Axis, WorldRole
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
+SHARED: Final = (EveryKind, Llm, Diffusion)
+"""Classes of stage fields that both systems have; fields of our own stand in others."""
 _MAPPINGS: Final = ("env", "default_sampling_params", "additional_config")
 """Stage fields beside those of the engine that both systems have, empty where nothing is said."""
 _CHUNKS: Final = "async_chunk"
@@ -53,7 +55,7 @@ def stage_words(
     catalog: Catalog,
 ) -> StageWords:
     """Say a stage; `entry` and `axes` are what a deploy and a strategy file of ours would say."""
-    known = {name for declared in KIND_FIELDS for name in hints(declared)}
+    known = {name for declared in SHARED for name in hints(declared)}
     usual = engine_defaults(stage, catalog)
     fields: dict[str, object] = {}
     unsaid: list[str] = []
@@ -65,8 +67,9 @@ def stage_words(
         elif name == _ENGINE:
             unsaid += _engine(stage, catalog)
         elif name != STAGE_KEY and (name not in usual or usual[name] != value):
-            shown = written(f"{stage.name}.{name}", value)
-            unsaid.append(f"{shown}, an option of engine `{stage.engine}`")
+            is_ours = any(name in hints(declared) for declared in KIND_FIELDS)
+            whose = "a field of stagemesh" if is_ours else f"an option of engine `{stage.engine}`"
+            unsaid.append(f"{written(f'{stage.name}.{name}', value)}, {whose}")
     layout: dict[str, object] = {"devices": device_list(stage)}
     kind = ExecutionType(stage.execution_type)
     for axis, said in zip(stage.axes, axes, strict=True):

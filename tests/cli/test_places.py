@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
 
@@ -29,7 +29,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def found(capsys: pytest.CaptureFixture[str], command: str, *arguments: str) -> list[Json]:
     """What is told about a command line."""
     main([command, *arguments, "--json"])
-    return json.loads(capsys.readouterr().out).get("diagnostics", [])
+    return cast("list[Json]", json.loads(capsys.readouterr().out).get("diagnostics", []))
 
 
 def words(flag: Flag) -> list[str]:

@@ -56,9 +56,11 @@ def test_names_are_told_names_and_paths_are_told_paths(show: Show) -> None:
     show.write({"show_me.yaml": "{}", "top.yaml": "base_config: files/othr.yaml"})
     assert help_for(show, deploy="files/othr.yaml") == "did you mean `files/other.yaml`?"
     assert help_for(show, deploy="nowhere/show.yaml") == "the folder `nowhere` does not exist"
+    beside = "did you mean the file `show_me.yaml`?"
     told = help_for(show, deploy="shov_me.yaml")
     assert told is not None
-    assert told.startswith("did you mean the file `show_me.yaml`? of the files that ship")
+    assert told.startswith(f"{beside} of the files that ship")
+    assert help_for(show, deploy="shw_me_more.yaml") == beside
     told = help_for(show, deploy="top.yaml")
     assert told is not None
     assert told.endswith("; did you mean `" + str(Path("files/other.yaml")) + "`?")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +55,7 @@ class DeployFiles:
 
         `argument` is how messages call a Python mapping.
         """
-        if isinstance(given, Mapping):
+        if not isinstance(given, str | Path | OpenedFile):
             source = Source(name=argument, layer=Layer.DEPLOY)
             document = read_mapping(given, source, self._run.findings)
             return () if document is None else self._with_bases(document, None)

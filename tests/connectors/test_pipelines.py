@@ -46,7 +46,9 @@ def test_bytes_behind_messages_give_the_same() -> None:
 
 def test_a_store_gives_the_same_and_is_empty_afterwards() -> None:
     """With an end of each edge on a thread of its own; no key is left when the stages are gone."""
-    pytest.importorskip("mooncake.store", reason="the package `mooncake` is not installed")
+    pytest.importorskip(
+        "mooncake.store", reason="the extra `mooncake` is not installed", exc_type=ImportError
+    )
     master = Master()
     try:
         options = {

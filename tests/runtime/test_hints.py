@@ -127,13 +127,13 @@ def test_more_than_fit_are_refused_and_the_rest_is_served() -> None:
 
     async def run() -> list[str | None]:
         async with AsyncOmni(plan, queue_limit=3) as omni:
-            stalled = omni.generate("hi", sampling_params=STALL)
-            await anext(stalled)
+            stalled = asyncio.ensure_future(omni.run("hi", sampling_params=STALL))
             waiting = [asyncio.ensure_future(omni.run(f"q{number}")) for number in range(3)]
             await asyncio.sleep(0)
             with pytest.raises(OverloadedError, match="at most `4` may"):
                 await omni.run("one too many")
-            await stalled.aclose()
+            stalled.cancel()
+            await asyncio.wait([stalled])
             return [(await one).text for one in waiting]
 
     assert asyncio.run(run()) == ["q0#0", "q1#0", "q2#0"]

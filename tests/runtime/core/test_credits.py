@@ -185,7 +185,7 @@ class AnyEdge(RuleBasedStateMachine):
         self.open.append((f"r{self.number}", self.number))
         self.flow.open(self.open[-1])
 
-    @precondition(lambda self: set(self.open) - set(self.waits))
+    @precondition(lambda self: bool(set(self.open) - set(self.waits)))
     @rule(data=st.data(), size=st.integers(1, 6))
     def offer(self, data: st.DataObject, size: int) -> None:
         """A stream has a chunk."""

@@ -26,11 +26,8 @@ def plan_of(
     policy: Literal["legacy", "least_sessions"] = "least_sessions",
 ) -> DuplexPlan:
     """A plan as the planner writes it."""
-    divided = (FrontendPlan(groups=(), quota=sessions, capacity=sessions),)
-    if cap is not None:
-        replicas = [dict(enumerate(group)) for group in groups]
-        tuples = [tuple(group.values()) for group in replicas]
-        divided = frontends_of(tuples, sessions, cap, frontends)
+    alone = FrontendPlan(groups=(), quota=sessions, capacity=sessions)
+    divided = (alone,) if cap is None else frontends_of(groups, sessions, cap, frontends)
     return DuplexPlan(
         replica_policy=policy,
         max_sessions=sessions,

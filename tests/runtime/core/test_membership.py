@@ -60,11 +60,12 @@ def test_the_last_death_makes_a_stage_unhealthy() -> None:
     """Until somebody serves again."""
     members = serving(0, 1, policy=NEVER)
     assert members.ended(0, 0, now=0) == [Left(replica=0, incarnation=0)]
-    assert members.health is Health.SERVING
+    seen = [members.health]
     members.ended(1, 0, now=0)
-    assert members.health is Health.UNHEALTHY
+    seen.append(members.health)
     members.ready(1, 1)
-    assert members.health is Health.SERVING
+    seen.append(members.health)
+    assert seen == [Health.SERVING, Health.UNHEALTHY, Health.SERVING]
 
 
 def test_a_drained_replica_goes_for_good() -> None:
@@ -83,10 +84,11 @@ def test_a_stage_that_stops_drains_and_restarts_nobody() -> None:
     members.expected(1, 0)
     assert members.stop() == [Retired(replica=0)]
     assert members.ready(1, 0) == []
-    assert members.health is Health.DRAINING
+    seen = [members.health]
     members.ended(0, 0, now=1)
     assert members.ended(1, 0, now=1) == [Left(replica=1, incarnation=0)]
-    assert members.health is Health.STOPPED
+    seen.append(members.health)
+    assert seen == [Health.DRAINING, Health.STOPPED]
 
 
 def test_restarts_wait_longer_each_time_and_are_few() -> None:

@@ -52,6 +52,6 @@ class Wire:
     def send(self, call: Callable[..., None], *given: object) -> None:
         """`call` is what the other end does when the message comes."""
         clock = self._clock
-        at = clock.now + 1 + clock.below(self._spread)
-        self._last = max(at, self._last)
-        clock.at(self._last, call, *given)
+        at = clock.now + 1 + int(clock.chance() * self._spread)
+        self._last = at = max(at, self._last)
+        clock.at(at, call, *given)

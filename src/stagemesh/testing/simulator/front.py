@@ -255,8 +255,6 @@ class Front:
 
     def check(self) -> None:
         """Counts are what they should be; they can only change when the dispatcher was told."""
-        if not self.changed:
-            return
         self.changed = False
         for stage, bindings in self.dispatcher.bindings.items():
             expected: dict[int, int] = {}

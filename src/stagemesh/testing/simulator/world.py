@@ -49,7 +49,7 @@ class World:
         """Play to the end; raises `ViolationError` when a rule is broken."""
         for user in self.scenario.users:
             self.clock.at(user.at, self.front.ask, user)
-        faults = list(reversed(self.scenario.faults))
+        front, faults = self.front, list(reversed(self.scenario.faults))
         while (event := self.clock.step()) is not None:
             call, given = event
             call(*given)
@@ -58,7 +58,8 @@ class World:
                 self._meet(faults.pop())
             if self.draining:
                 self._stop_drained()
-            self.front.check()
+            if front.changed:
+                front.check()
             if self.setting.events > _MOST_EVENTS:
                 raise ViolationError("it does not come to an end")
         self._check_end()

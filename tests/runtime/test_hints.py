@@ -136,4 +136,4 @@ def test_more_than_fit_are_refused_and_the_rest_is_served() -> None:
             await asyncio.wait([stalled])
             return [(await one).text for one in waiting]
 
-    assert asyncio.run(run()) == ["q0#0", "q1#0", "q2#0"]
+    assert asyncio.run(run()) == ["q0", "q1", "q2"]

@@ -12,7 +12,7 @@ import pytest
 from stagemesh import Omni, StageProgress
 from stagemesh.errors import StageFailedError
 from stagemesh.runtime.outputs import StageState
-from stagemesh.runtime.supervisor import ReplicaId
+from stagemesh.runtime.replica import ReplicaId
 from tests.e2e import leaks
 
 pytestmark = pytest.mark.slow

@@ -10,16 +10,23 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from stagemesh.errors import StartupError
 from stagemesh.plan.save import to_json
+from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.core.membership import Membership, Restart, RestartPolicy
 from stagemesh.runtime.endings import bury
+from stagemesh.runtime.health import ReplicaState
 from stagemesh.runtime.messages import PROTOCOL, Blame, PeerUp, Setup, Welcome
 from stagemesh.runtime.process import Incarnation, StageProcess
-from stagemesh.runtime.replica import Member, ReplicaId, Restarts
+from stagemesh.runtime.replica import Member, ReplicaId
+
+_LONGEST_DELAY_S: Final = 60.0
+"""Most seconds that a restart waits, unless already the first one is to wait for longer."""
 
 OnExit = Callable[[Member, str], None]
 """Hears of every process that has ended, with the reason."""
@@ -31,6 +38,8 @@ class Crew:
     def __init__(self, plan: Plan, on_exit: OnExit) -> None:
         """There is nobody yet."""
         self.members: Final[dict[ReplicaId, Member]] = {}
+        self._memberships: dict[int, Membership] = {}
+        self._num_started: Counter[ReplicaId] = Counter()
         self._on_exit = on_exit
         self.follow(plan)
 
@@ -51,14 +60,32 @@ class Crew:
         """Take in the replicas of the plan that are not here yet; nothing is started."""
         joining = []
         for stage in self.plan.stages:
+            policy = _policy(stage.setup.recovery)
+            self._memberships.setdefault(stage.stage_id, Membership(policy))
             for replica in stage.replicas:
                 where = ReplicaId(stage=stage.stage_id, replica=replica.index)
                 if where not in self.members:
-                    restarts = Restarts(stage.setup.recovery)
-                    member = Member(where=where, stage=stage, restarts=restarts)
+                    member = Member(where=where, stage=stage)
                     self.members[where] = member
                     joining.append(member)
         return joining
+
+    def serves(self, member: Member) -> None:
+        """It may be used."""
+        member.state = ReplicaState.SERVING
+        member.reason = None
+        self._memberships[member.where.stage].ready(member.where.replica, member.incarnation)
+
+    def drains(self, member: Member) -> None:
+        """It is to finish what it has; its end is no failure from now on."""
+        member.state = ReplicaState.DRAINING
+        self._memberships[member.where.stage].drain(member.where.replica)
+
+    def ended(self, member: Member, now: float) -> Restart | None:
+        """Its process is gone, or did not come up; say whether and when it is started again."""
+        where = member.where
+        changes = self._memberships[where.stage].ended(where.replica, member.incarnation, now)
+        return next((change for change in changes if isinstance(change, Restart)), None)
 
     async def dismiss(self, members: Collection[Member]) -> None:
         """Forget replicas; what is left of their processes is killed."""
@@ -87,15 +114,18 @@ class Crew:
         return callers
 
     def _spawn(self, member: Member) -> None:
+        where = member.where
         member.is_introduced = False
+        self._num_started[where] += 1
+        member.incarnation = self._num_started[where]
+        self._memberships[where.stage].expected(where.replica, member.incarnation)
         member.process = StageProcess(
             member.who,
             member.stage.env,
             functools.partial(self._on_exit, member),
             functools.partial(self._blamed, member),
         )
-        stage, replica = member.where.stage, member.where.replica
-        setup = Setup(protocol=PROTOCOL, plan=self._saved, stage=stage, replica=replica)
+        setup = Setup(protocol=PROTOCOL, plan=self._saved, stage=where.stage, replica=where.replica)
         member.process.control.send(setup)
 
     def _introduce(
@@ -162,8 +192,18 @@ class Crew:
             accused = self.members.get(place, accuser)
             what = f"{accuser.who} did not understand it: {blame.reason}"
         process = accused.running
-        if process is not None and blame.incarnation == accused.num_restarts:
+        if process is not None and (accused is accuser or blame.incarnation == accused.incarnation):
             process.lost(what)
+
+
+def _policy(plan: RecoveryPlan) -> RestartPolicy:
+    return RestartPolicy(
+        mode=plan.restart,
+        most=plan.max_restarts,
+        window_s=plan.restart_window,
+        first_delay_s=plan.restart_delay,
+        longest_delay_s=max(_LONGEST_DELAY_S, plan.restart_delay),
+    )
 
 
 def _check_alive(processes: Mapping[Incarnation, StageProcess]) -> None:
@@ -185,5 +225,5 @@ def _connect(one: Member, other: Member) -> Iterator[asyncio.Future[None]]:
         process = member.process
         assert process is not None, "both have been started"
         place = peer.where
-        up = PeerUp(stage=place.stage, replica=place.replica, incarnation=peer.num_restarts)
+        up = PeerUp(stage=place.stage, replica=place.replica, incarnation=peer.incarnation)
         yield process.meet(up, end)

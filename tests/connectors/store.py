@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from stagemesh.config.plain import plain_fields
 from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
 
 SEGMENT = 16 * 1024 * 1024
@@ -52,6 +54,19 @@ class Master:
             segment=SEGMENT,
             localbuf=8 * 1024 * 1024,
         )
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """Those options as a plan holds them."""
+        return plain_fields(self.options)
+
+    def pause(self) -> None:
+        """Let it answer nobody any more."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it answer again."""
+        self._process.send_signal(signal.SIGCONT)
 
     def keys(self) -> set[str]:
         """Every key of the store."""

@@ -15,7 +15,10 @@ from stagemesh.testing.connector_conformance import ConnectorConformance
 from stagemesh.testing.connector_edge import Edge, payload_of
 from tests.connectors.store import Master, free_port
 
-pytest.importorskip("mooncake.store", reason="the package `mooncake` is not installed")
+pytest.importorskip(
+    "mooncake.store", reason="the extra `mooncake` is not installed", exc_type=ImportError
+)
+pytestmark = pytest.mark.slow
 
 ROOM = 2 * 1024 * 1024
 
@@ -129,7 +132,6 @@ def test_a_store_that_is_not_there_is_named() -> None:
     edge.close()
 
 
-@pytest.mark.slow
 def test_a_store_that_dies_is_an_error_of_each_payload() -> None:
     """Puts and gets are refused, and closing ends."""
     master = Master()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from stagemesh.errors import DeadlineError, StageFailedError
 from stagemesh.plan.values import Plan
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
@@ -46,16 +47,35 @@ def test_bytes_behind_messages_give_the_same() -> None:
 
 def test_a_store_gives_the_same_and_is_empty_afterwards() -> None:
     """With an end of each edge on a thread of its own; no key is left when the stages are gone."""
-    pytest.importorskip("mooncake.store", reason="the package `mooncake` is not installed")
+    pytest.importorskip(
+        "mooncake.store", reason="the extra `mooncake` is not installed", exc_type=ImportError
+    )
     master = Master()
     try:
-        options = {
-            "metadata_server": "P2PHANDSHAKE",
-            "master": master.options.master,
-            "segment": 16 * 1024 * 1024,
-        }
         shared = said(carried_by("shared_memory", {}))
-        assert said(carried_by("mooncake_store", options)) == shared
+        assert said(carried_by("mooncake_store", master.given)) == shared
         master.wait(lambda: not master.keys())
+    finally:
+        master.stop()
+
+
+def test_a_store_that_hangs_or_dies_fails_its_requests_and_no_stage() -> None:
+    """A request meets its deadline while the store hangs; the next one is told that it is down."""
+    pytest.importorskip(
+        "mooncake.store", reason="the extra `mooncake` is not installed", exc_type=ImportError
+    )
+    master = Master()
+    try:
+        plan = carried_by("mooncake_store", master.given)
+        with Started(plan) as started:
+            assert started.run("first").text
+            master.pause()
+            with pytest.raises(DeadlineError):
+                started.call(started.omni.run("second", timeout_s=1.0))
+            master.go_on()
+            assert started.run("third").text
+            master.stop()
+            with pytest.raises(StageFailedError, match="an output was refused"):
+                started.run("fourth")
     finally:
         master.stop()

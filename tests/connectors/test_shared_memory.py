@@ -96,6 +96,16 @@ def test_the_memory_of_giants_is_not_kept_without_end() -> None:
     edge.close()
 
 
+def test_the_memory_of_the_last_giant_is_kept_whatever_its_size() -> None:
+    """A stream of payloads of one size never asks for fresh memory, however large they are."""
+    edge = Edge(CONNECTOR, OPTIONS)
+    edge.carry(payload_of(70 * 1024 * 1024)).release()
+    before = open_fds()
+    assert edge.carry(payload_of(70 * 1024 * 1024, 2)).buffers[0].data[-1] == 2
+    assert open_fds() == before
+    edge.close()
+
+
 def test_giants_wait_for_one_another_within_a_budget() -> None:
     """What would exceed it waits while others are lent, and what never fits is refused."""
     options = SharedMemoryOptions(arena_bytes=128 * 1024, giant_bytes=1024 * 1024)

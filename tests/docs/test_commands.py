@@ -47,7 +47,7 @@ def run_session(session: Session, folder: Path) -> None:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=110,
+            timeout=240,
         )
         shall_fail = "fails" in session.flags and number == len(session.steps)
         where = f"{session.place}: `{step.command}` ended with {done.returncode}:\n{done.stdout}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,8 @@ CL005 CL006
 MD013 MD014 MD015 MD016 MD017 MD018 MD019 MD021 MD022 MD023 MD024 MD025 MD027 MD034
 PL003 PL018 PL025 PL042 PL043 PL044 PL045 PL046 PL047 PL048 PL073 PL088 PL097 PL098 PL106 PL111
 PL114
-RT001 RT002 RT004 RT005 RT006 RT007 RT008 RT010 RT011 RT012 RT013 RT014 RT015
-RT020 RT021 RT022 RT023 RT024 RT030
+RT001 RT002 RT004 RT005 RT006 RT007 RT008 RT010 RT011 RT012 RT013 RT014 RT015 RT016
+RT017 RT018 RT020 RT021 RT022 RT023 RT024 RT030 RT040 RT041
 """
 """Those that need Python, another host, a changed file, a plug-in or a running model, that come
 with another code, or that take more than a page can show."""
@@ -30,6 +31,7 @@ PROSE: Final = frozenset(_NOT_RUN.split())
 RUN: Final = [code for code in codes() if code not in PROSE]
 
 
+@cache
 def used() -> set[str]:
     """Every code that the source gives out."""
     return codes_of(read_tree(PACKAGE))

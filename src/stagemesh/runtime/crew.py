@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from stagemesh.errors import StartupError
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.core.membership import Membership, Restart
 from stagemesh.runtime.endings import bury
+from stagemesh.runtime.health import ReplicaState
 from stagemesh.runtime.messages import Blame, PeerUp, Welcome
 from stagemesh.runtime.process import Incarnation, Launcher, Party, Process, Start
-from stagemesh.runtime.replica import Member, ReplicaId, Restarts
+from stagemesh.runtime.replica import Member, ReplicaId, restart_policy
 
 OnExit = Callable[[Member, str], None]
 """Hears of every process that has ended, with the reason."""
@@ -32,6 +35,8 @@ class Crew:
         """There is nobody yet; `launcher` starts whoever comes."""
         self._launcher = launcher
         self.members: Final[dict[ReplicaId, Member]] = {}
+        self._memberships: dict[int, Membership] = {}
+        self._num_started: Counter[ReplicaId] = Counter()
         self._on_exit = on_exit
         self.follow(plan)
 
@@ -52,14 +57,32 @@ class Crew:
         """Take in the replicas of the plan that are not here yet; nothing is started."""
         joining = []
         for stage in self.plan.stages:
+            policy = restart_policy(stage.setup.recovery)
+            self._memberships.setdefault(stage.stage_id, Membership(policy))
             for replica in stage.replicas:
                 where = ReplicaId(stage=stage.stage_id, replica=replica.index)
                 if where not in self.members:
-                    restarts = Restarts(stage.setup.recovery)
-                    member = Member(where=where, stage=stage, restarts=restarts)
+                    member = Member(where=where, stage=stage)
                     self.members[where] = member
                     joining.append(member)
         return joining
+
+    def serves(self, member: Member) -> None:
+        """It may be used."""
+        member.state = ReplicaState.SERVING
+        member.reason = None
+        self._memberships[member.where.stage].ready(member.where.replica, member.incarnation)
+
+    def drains(self, member: Member) -> None:
+        """It is to finish what it has; its end is no failure from now on."""
+        member.state = ReplicaState.DRAINING
+        self._memberships[member.where.stage].drain(member.where.replica)
+
+    def ended(self, member: Member, now: float) -> Restart | None:
+        """Its process is gone, or did not come up; say whether and when it is started again."""
+        where = member.where
+        changes = self._memberships[where.stage].ended(where.replica, member.incarnation, now)
+        return next((change for change in changes if isinstance(change, Restart)), None)
 
     async def dismiss(self, members: Collection[Member]) -> None:
         """Forget replicas; what is left of their processes is killed."""
@@ -89,7 +112,11 @@ class Crew:
         return {where: caller.result() for where, caller in callers.items()}
 
     def _spawn(self, member: Member) -> None:
+        where = member.where
         member.is_introduced = False
+        self._num_started[where] += 1
+        member.incarnation = self._num_started[where]
+        self._memberships[where.stage].expected(where.replica, member.incarnation)
         member.process = self._launcher.start(
             Start(
                 who=member.who,
@@ -164,7 +191,7 @@ class Crew:
             accused = self.members.get(place, accuser)
             what = f"{accuser.who} did not understand it: {blame.reason}"
         process = accused.running
-        if process is not None and blame.incarnation == accused.num_restarts:
+        if process is not None and (accused is accuser or blame.incarnation == accused.incarnation):
             process.lost(what)
 
 
@@ -184,5 +211,5 @@ def _party(member: Member) -> Party:
     """A replica as others are told of it."""
     process, where = member.process, member.where
     assert process is not None, "it has been started"
-    up = PeerUp(stage=where.stage, replica=where.replica, incarnation=member.num_restarts)
+    up = PeerUp(stage=where.stage, replica=where.replica, incarnation=member.incarnation)
     return Party(process=process, up=up)

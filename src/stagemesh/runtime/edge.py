@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from stagemesh.plan.values import EdgePlan
 from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
@@ -34,6 +34,9 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import CONNECTORS
+
+_OVER: Final = -1
+"""Stands for the next number of a request that has said its last on an edge."""
 
 
 @frozen
@@ -208,11 +211,9 @@ class EdgeIn:
         expected = self._seqs.get(chunk.key, 0)
         if chunk.seq != expected:
             payload.release()
-            raise ValueError(f"chunk `{chunk.seq}` came in place of `{expected}`")
-        if chunk.last:
-            self._seqs.pop(chunk.key, None)
-        else:
-            self._seqs[chunk.key] = expected + 1
+            where = "after the last" if expected == _OVER else f"in place of `{expected}`"
+            raise ValueError(f"chunk `{chunk.seq}` came {where}")
+        self._seqs[chunk.key] = _OVER if chunk.last else expected + 1
         return payload
 
     def discard(self, chunk: Chunk, attached: Attached) -> None:
@@ -223,7 +224,7 @@ class EdgeIn:
             self._stream.send(Ack(number=chunk.number))
 
     def drop(self, key: Key) -> None:
-        """Forget a request."""
+        """Forget a request; only then may chunks of that key begin anew."""
         self._seqs.pop(key, None)
 
     def close(self) -> None:

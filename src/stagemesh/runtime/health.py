@@ -55,7 +55,7 @@ class ReplicaHealth:
     step_s: float
     """For how long its engine had been in one step when it last answered; `0` while it sleeps."""
     num_missed: int
-    """Seconds, about, since a question that it has not answered yet; `0` when it has."""
+    """Questions that it was spared because it has not answered the one before."""
     values: Mapping[str, object]
     """What its own start has decided for its stage, such as the engine; empty before it is up."""
     reason: str | None
@@ -78,10 +78,18 @@ class StageHealth:
 
 
 @frozen
-class Health:
+class SystemHealth:
     """The whole system."""
 
     state: SystemState
     """Where it stands."""
     stages: tuple[StageHealth, ...]
     """Its stages in order; empty before it is started."""
+
+    @classmethod
+    def of(cls, stages: tuple[StageHealth, ...], state: SystemState | None) -> SystemHealth:
+        """Put it together; without a `state` the stages decide."""
+        if state is None:
+            is_well = all(stage.is_healthy for stage in stages)
+            state = SystemState.SERVING if is_well else SystemState.UNHEALTHY
+        return cls(state=state, stages=stages)

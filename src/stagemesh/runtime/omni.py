@@ -17,9 +17,16 @@ from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import check_front_door, check_prompt, check_runnable, check_timeout
+from stagemesh.runtime.checks import (
+    check_front_door,
+    check_prompt,
+    check_queue_limit,
+    check_runnable,
+    check_timeout,
+)
 from stagemesh.runtime.frontend import Frontend
-from stagemesh.runtime.health import Health, SystemState
+from stagemesh.runtime.health import SystemHealth, SystemState
+from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.launchers.choose import launcher_of
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
@@ -51,9 +58,13 @@ class AsyncOmni:
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        queue_limit: int | None = None,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is; nothing is started yet.
+
+        `queue_limit` requests are taken on beyond those that the first stage can serve at a time,
+        and further ones end with `OverloadedError`; `None` takes on all.
 
         `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
         `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
@@ -71,6 +82,9 @@ class AsyncOmni:
         self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
         if found := check_runnable(self.plan) + check_front_door(self.plan):
             raise DiagnosticError(found)
+        if found := check_queue_limit(queue_limit):
+            raise DiagnosticError(found)
+        self._queue_limit = queue_limit
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
@@ -100,23 +114,21 @@ class AsyncOmni:
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, launcher_of(self.plan))
         callers = await self._supervisor.start(timeout_s)
-        self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
+        lost = self._supervisor.lost
+        self._frontend = Frontend(self.plan, callers, lost, queue_limit=self._queue_limit)
         self._supervisor.watch(self._frontend)
 
-    def health(self) -> Health:
+    def health(self) -> SystemHealth:
         """Say how the system is, and every replica of every stage."""
         stages = () if self._supervisor is None else self._supervisor.health
+        state = None
         if self._closed:
             state = SystemState.STOPPED
         elif self._frontend is None:
             state = SystemState.STARTING
         elif self._frontend.draining:
             state = SystemState.DRAINING
-        elif all(stage.is_healthy for stage in stages):
-            state = SystemState.SERVING
-        else:
-            state = SystemState.UNHEALTHY
-        return Health(state=state, stages=stages)
+        return SystemHealth.of(stages, state)
 
     async def scale(self, stage: str, num_replicas: int, *, drain_s: float | None = None) -> Plan:
         """Give a stage more replicas, or fewer, while it runs; return what is planned now.
@@ -158,13 +170,15 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> AsyncGenerator[OmniOutput, None]:
         """Give outputs as they appear; leaving the iteration cancels the request everywhere.
 
-        `sampling_params` are by stage name. Raises `DiagnosticError` for what is wrong with the
-        request, and `RequestError` when it fails.
+        `sampling_params` are by stage name, `route` says what a stage may route it by. Raises
+        `DiagnosticError` for what is wrong with the request, and `RequestError` when it fails.
         """
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        hints = RouteHints() if route is None else route
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, hints)
         running = self._open(call)
         try:
             async for output in running:
@@ -180,9 +194,11 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> OmniResult:
         """Like `generate`, but wait for the end and return everything together."""
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        hints = RouteHints() if route is None else route
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, hints)
         running = self._open(call)
         try:
             return await running.result()
@@ -230,8 +246,9 @@ class AsyncOmni:
         request_id: str | None,
         timeout_s: float | None,
         on_progress: OnProgress | None,
+        route: RouteHints,
     ) -> Call:
-        found = check_prompt(prompt) + check_timeout(timeout_s)
+        found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route)
         given = {} if sampling_params is None else sampling_params
         params = self._rules.merge(given, found)
         return Call(
@@ -240,6 +257,7 @@ class AsyncOmni:
             params=params,
             timeout_s=timeout_s,
             on_progress=on_progress,
+            route=route,
         )
 
 
@@ -254,6 +272,7 @@ class Omni:
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        queue_limit: int | None = None,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is, and start it; arguments as of `AsyncOmni`.
@@ -266,6 +285,7 @@ class Omni:
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
             devices=devices,
+            queue_limit=queue_limit,
             **fields,
         )
         self._thread = LoopThread()
@@ -287,7 +307,7 @@ class Omni:
         """The stage processes that run."""
         return self._system.pids
 
-    def health(self) -> Health:
+    def health(self) -> SystemHealth:
         """Say how the system is, and every replica of every stage."""
         return self._system.health()
 

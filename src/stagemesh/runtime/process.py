@@ -23,7 +23,7 @@ class Incarnation:
     replica: int
     """Number of the replica."""
     number: int = 0
-    """How often it had been started before."""
+    """Higher than that of every process before it in its place."""
 
     def __str__(self) -> str:
         return f"stage `{self.stage}` replica `{self.replica}`"

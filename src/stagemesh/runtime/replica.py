@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import StagePlan
+from stagemesh.runtime.core.membership import RestartPolicy
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
 from stagemesh.runtime.process import Incarnation, Process
 from stagemesh.spec.frozen import frozen
+
+_LONGEST_DELAY_S: Final = 60.0
+"""Most seconds that a restart waits, unless already the first one is to wait for longer."""
 
 
 @frozen
@@ -23,35 +27,16 @@ class ReplicaId:
     """Number of the replica."""
 
 
-class Restarts:
-    """The restart policy of one replica: when it may come back. Pure; times are given."""
-
-    def __init__(self, plan: RecoveryPlan) -> None:
-        """Nothing has happened yet."""
-        self._plan = plan
-        self._times: deque[float] = deque()
-
-    def died(self, now: float) -> float | None:
-        """Return after how many seconds it is started again; `None` for not at all."""
-        plan = self._plan
-        while self._times and self._times[0] <= now - plan.restart_window:
-            self._times.popleft()
-        if plan.restart == "never" or len(self._times) >= plan.max_restarts:
-            return None
-        delay = plan.restart_delay * 2.0 ** len(self._times)
-        self._times.append(now)
-        return min(delay, float(plan.restart_window))
-
-
 @dataclass(eq=False, slots=True, kw_only=True)
 class Member:
     """A replica; changes as it lives, dies and comes back."""
 
     where: ReplicaId
     stage: StagePlan
-    restarts: Restarts
     state: ReplicaState = ReplicaState.STARTING
     num_restarts: int = 0
+    incarnation: int = 0
+    """The number of its present process: higher than that of any before it in its place."""
     process: Process | None = None
     is_introduced: bool = False
     """Whether its present process knows its neighbours, so that new ones are to be introduced."""
@@ -66,7 +51,7 @@ class Member:
     def who(self) -> Incarnation:
         """Its present process, by name."""
         return Incarnation(
-            stage=self.stage.name, replica=self.where.replica, number=self.num_restarts
+            stage=self.stage.name, replica=self.where.replica, number=self.incarnation
         )
 
     @property
@@ -88,3 +73,14 @@ class Member:
             values={} if process is None else process.values,
             reason=self.reason,
         )
+
+
+def restart_policy(plan: RecoveryPlan) -> RestartPolicy:
+    """Say of a stage's replicas when one that has died is started again."""
+    return RestartPolicy(
+        mode=plan.restart,
+        most=plan.max_restarts,
+        window_s=plan.restart_window,
+        first_delay_s=plan.restart_delay,
+        longest_delay_s=max(_LONGEST_DELAY_S, plan.restart_delay),
+    )

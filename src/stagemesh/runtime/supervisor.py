@@ -21,7 +21,7 @@ from stagemesh.runtime.endings import end, kill
 from stagemesh.runtime.health import ReplicaState, StageHealth
 from stagemesh.runtime.monitor import Monitor, Routes
 from stagemesh.runtime.process import Launcher, Process
-from stagemesh.runtime.replica import Member, ReplicaId, Restarts
+from stagemesh.runtime.replica import Member, ReplicaId
 from stagemesh.spec.registry import ENGINES
 
 _CANCEL_S: Final = 10.0
@@ -100,7 +100,7 @@ class Supervisor:
             await self._launcher.close()
             raise
         for member in members:
-            _serves(member)
+            self._crew.serves(member)
         return callers
 
     def watch(self, frontends: Frontends) -> None:
@@ -127,7 +127,7 @@ class Supervisor:
             await self._crew.dismiss(joining)
             raise
         for member in joining:
-            _serves(member)
+            self._crew.serves(member)
             self._told.up(member.where, callers[member.where])
         wanted = {
             ReplicaId(stage=stage.stage_id, replica=replica.index)
@@ -138,7 +138,6 @@ class Supervisor:
         await asyncio.gather(*(self._leave(member, drain_s) for member in leaving))
         for member in self._crew:
             if member.state is ReplicaState.STOPPED:
-                member.restarts = Restarts(member.stage.setup.recovery)
                 self._come_back(member, 0.0)
 
     async def stop(self) -> None:
@@ -189,20 +188,24 @@ class Supervisor:
             return
         self._told.down(member.where, member.reason)
         if member.state is not ReplicaState.DRAINING:
-            delay = member.restarts.died(asyncio.get_running_loop().time())
-            self._come_back(member, delay)
+            self._recover(member)
 
-    def _come_back(self, member: Member, delay: float | None) -> None:
-        if delay is None:
+    def _recover(self, member: Member) -> None:
+        """A replica has died, or did not come up: it comes back, or it does not."""
+        again = self._crew.ended(member, asyncio.get_running_loop().time())
+        if again is None:
             member.state = ReplicaState.STOPPED
             _log.error("%s stays down: its restart policy allows no more", member.who)
         else:
-            member.state = ReplicaState.RESTARTING
-            member.work = asyncio.get_running_loop().create_task(self._restart(member, delay))
+            self._come_back(member, again.delay_s)
 
-    async def _restart(self, member: Member, delay: float) -> None:
-        """Start a replica again after `delay`; if that fails the policy is asked again."""
-        await asyncio.sleep(delay)
+    def _come_back(self, member: Member, delay_s: float) -> None:
+        member.state = ReplicaState.RESTARTING
+        member.work = asyncio.get_running_loop().create_task(self._restart(member, delay_s))
+
+    async def _restart(self, member: Member, delay_s: float) -> None:
+        """Start a replica again after `delay_s`; if that fails the policy is asked again."""
+        await asyncio.sleep(delay_s)
         if self._stopping:
             return
         member.state = ReplicaState.STARTING
@@ -212,10 +215,10 @@ class Supervisor:
         except StartupError as error:
             member.reason = str(error)
             _log.warning("%s", error)
-            self._come_back(member, member.restarts.died(asyncio.get_running_loop().time()))
+            self._recover(member)
             return
         member.work = None
-        _serves(member)
+        self._crew.serves(member)
         _log.warning("%s is back", member.who)
         self._told.up(member.where, callers[member.where])
 
@@ -225,7 +228,7 @@ class Supervisor:
         if work is not None:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        member.state = ReplicaState.DRAINING
+        self._crew.drains(member)
         self._told.hold(member.where)
         idle = self._told.idle(member.where)
         await asyncio.wait([idle], timeout=drain_s)
@@ -237,11 +240,6 @@ class Supervisor:
         if member.process is not None:
             await end([member.process])
         await self._crew.dismiss([member])
-
-
-def _serves(member: Member) -> None:
-    member.state = ReplicaState.SERVING
-    member.reason = None
 
 
 def _check_ranks(plan: Plan) -> None:

@@ -168,6 +168,23 @@ class ConnectorStreams:
 
         asyncio.run(check())
 
+    def test_nothing_comes_after_the_last(self) -> None:
+        """A second end is refused and given back, until the request is forgotten."""
+
+        async def check() -> None:
+            async with self._run() as run:
+                run.out.send(ONE, Payload(), last=True)
+                run.out.send(ONE, payload_of(self.room_bytes), last=True)
+                await run.until(lambda: run.num_acks == 2)  # noqa: PLR2004  one of each
+                assert [got.payload for got in run.got] == [Payload()]
+                assert run.refused == ["chunk `0` came after the last"]
+                run.into.drop(ONE)
+                run.out.send(ONE, payload_of(10), last=True)
+                await run.until(lambda: len(run.got) == 2)  # noqa: PLR2004  both
+                assert run.got[-1].payload == payload_of(10)
+
+        asyncio.run(check())
+
     def test_what_finds_no_room_goes_in_order_as_room_comes_back(self) -> None:
         """Every chunk that had to wait is reported once, when it has gone."""
 

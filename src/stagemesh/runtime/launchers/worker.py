@@ -23,7 +23,7 @@ from stagemesh.plan.fingerprint import fingerprint
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.launchers.post import NoHeadError, Post, Site
-from stagemesh.runtime.replica import Restarts
+from stagemesh.runtime.replica import restart_policy
 from stagemesh.runtime.transport.door import Door, listen
 from stagemesh.runtime.transport.handshake import Guest, Hello, Verdict
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
@@ -82,7 +82,8 @@ class Worker:
 
     async def _keep(self, site: Site, index: int) -> None:
         """Run one replica, again and again as its policy allows, until it is asked to stop."""
-        restarts = Restarts(self._stage.setup.recovery)
+        policy = restart_policy(self._stage.setup.recovery)
+        restarts: list[float] = []
         replica: int | None = None
         while True:
             post = Post(site, index, replica)
@@ -95,7 +96,9 @@ class Worker:
                 await post.close()
             if why is None:
                 return
-            delay = restarts.died(time.monotonic())
+            now = time.monotonic()
+            delay = policy.delay_s(restarts, now)
+            restarts.append(now)
             if delay is None:
                 raise StartupError(f"{post.who} stays down: it {why}", stage=self._stage.name)
             _log.warning("%s %s; it comes back in %.1f s", post.who, why, delay)

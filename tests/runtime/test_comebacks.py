@@ -12,7 +12,7 @@ import pytest
 from stagemesh.errors import StageFailedError
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.health import ReplicaState, SystemState
+from stagemesh.runtime.health import ReplicaHealth, ReplicaState, SystemState
 from stagemesh.runtime.outputs import StageState
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import Started, Watch, wait_for_exit
@@ -109,7 +109,7 @@ def test_one_that_dies_too_often_stays_down_until_it_is_asked_for() -> None:
             await started.until_serving()
             assert (await started.omni.run("hi")).text == "hi#0hi#1hi#2"
 
-        def talker():  # type: ignore[no-untyped-def]  # noqa: ANN202  a look at its health
+        def talker() -> ReplicaHealth:
             return started.omni.health().stages[1].replicas[0]
 
         started.call(run())

@@ -52,7 +52,7 @@ def host() -> Host:
         with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
             children.update(map(int, (task / "children").read_text().split()))
     shared = frozenset(Path("/dev/shm").iterdir())  # noqa: S108  it is looked at
-    return Host(frozenset(children), open_fds(), shared)
+    return Host(frozenset(children), len(open_fds()), shared)
 
 
 @pytest.fixture(scope="module")

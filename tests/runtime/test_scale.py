@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -116,9 +117,9 @@ def test_a_system_that_does_not_run_is_not_scaled() -> None:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def with_talker(plan: Plan = PLAN, **changes: object) -> Plan:
+def with_talker(plan: Plan = PLAN, **changes: Any) -> Plan:  # noqa: ANN401  fields of a stage
     """A plan with another talker."""
-    talker = replace(plan.stages[1], **changes)  # type: ignore[arg-type]
+    talker = replace(plan.stages[1], **changes)
     return replace(plan, stages=(plan.stages[0], talker, plan.stages[2]))
 
 
@@ -178,11 +179,11 @@ def test_new_replicas_share_devices_where_memory_leaves_room() -> None:
     ],
 )
 def test_what_cannot_be_is_a_diagnostic(
-    changes: dict[str, object], num_replicas: object, told: str
+    changes: dict[str, Any], num_replicas: object, told: str
 ) -> None:
     """A number that is none, replicas that are tied to something, devices that are bound."""
     with pytest.raises(DiagnosticError, match=told):
-        scaled(with_talker(**changes), "talker", num_replicas)
+        scaled(with_talker(PLAN, **changes), "talker", num_replicas)
 
 
 def test_an_unknown_stage_is_told_with_the_nearest_one() -> None:
@@ -190,5 +191,7 @@ def test_an_unknown_stage_is_told_with_the_nearest_one() -> None:
     with pytest.raises(DiagnosticError, match="no stage `talkre`") as caught:
         scaled(PLAN, "talkre", 2)
     assert "talker" in str(caught.value.diagnostics[0].help)
-    bound = {"values": {"devices": ValuePlan(value="0,1", layer="deploy", origin="deploy.yaml")}}
-    assert devices(scaled(with_talker(**bound), "talker", 2)) == [(0,), (1,)]
+    bound: dict[str, Any] = {
+        "values": {"devices": ValuePlan(value="0,1", layer="deploy", origin="deploy.yaml")}
+    }
+    assert devices(scaled(with_talker(PLAN, **bound), "talker", 2)) == [(0,), (1,)]

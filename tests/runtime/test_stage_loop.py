@@ -326,4 +326,6 @@ def test_a_traceback_that_nobody_can_read_fails_nothing_else(
     assert isinstance(stage.said[-1], Over)
     stage.submit(OTHER)
     stage.finish()
-    assert isinstance(cast("Over", stage.said[-1]).terminal, Finished)
+    last = stage.said[-1]
+    assert isinstance(last, Over)
+    assert isinstance(last.terminal, Finished)

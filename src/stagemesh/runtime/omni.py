@@ -18,7 +18,6 @@ from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import (
-    check_front_door,
     check_prompt,
     check_queue_limit,
     check_runnable,
@@ -80,7 +79,7 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
-        if found := check_runnable(self.plan) + check_front_door(self.plan):
+        if found := check_runnable(self.plan):
             raise DiagnosticError(found)
         if found := check_queue_limit(queue_limit):
             raise DiagnosticError(found)

@@ -16,7 +16,10 @@ from stagemesh.spec.origin import Layer, Origin
 
 PREFIX: Final = "STAGEMESH_"
 
+_API_KEY: Final = "STAGEMESH_API_KEY"
+
 VARIABLES: Final[Mapping[str, str]] = {
+    _API_KEY: "what requests to a server must bear, unless `--api-key-file` holds it",
     "STAGEMESH_CACHE": "absolute folder of assembled checkpoints; by default `~/.cache/stagemesh`",
 }
 """What each variable is for."""
@@ -33,6 +36,11 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
             [_malformed("STAGEMESH_CACHE", text, "write an absolute path, or unset the variable")]
         )
     return folder
+
+
+def api_key(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return what requests to a server must bear; an empty variable is as good as none."""
+    return environ.get(_API_KEY) or None
 
 
 def check_environment(environ: Mapping[str, str] = os.environ) -> tuple[Diagnostic, ...]:

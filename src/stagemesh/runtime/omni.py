@@ -93,6 +93,25 @@ class AsyncOmni:
         callers = await self._supervisor.start(timeout_s)
         self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
 
+    def submit(
+        self,
+        prompt: Prompt,
+        *,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        timeout_s: float | None = _REQUEST_S,
+        on_progress: OnProgress | None = None,
+    ) -> Running:
+        """Start a request; iterate over what it returns for outputs, and close that in any case.
+
+        `sampling_params` are by stage name. Raises `DiagnosticError` for what is wrong with the
+        request, and `RequestError` when it cannot be taken.
+        """
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        if self._frontend is None or self._closed:
+            raise ClosedError("the system is closed" if self._closed else "it is not started")
+        return self._frontend.open(call)
+
     async def generate(
         self,
         prompt: Prompt,
@@ -104,11 +123,15 @@ class AsyncOmni:
     ) -> AsyncGenerator[OmniOutput, None]:
         """Give outputs as they appear; leaving the iteration cancels the request everywhere.
 
-        `sampling_params` are by stage name. Raises `DiagnosticError` for what is wrong with the
-        request, and `RequestError` when it fails.
+        Arguments and errors are those of `submit`, and `RequestError` when the request fails.
         """
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
-        running = self._open(call)
+        running = self.submit(
+            prompt,
+            sampling_params=sampling_params,
+            request_id=request_id,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+        )
         try:
             async for output in running:
                 yield output
@@ -125,8 +148,13 @@ class AsyncOmni:
         on_progress: OnProgress | None = None,
     ) -> OmniResult:
         """Like `generate`, but wait for the end and return everything together."""
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
-        running = self._open(call)
+        running = self.submit(
+            prompt,
+            sampling_params=sampling_params,
+            request_id=request_id,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+        )
         try:
             return await running.result()
         finally:
@@ -164,11 +192,6 @@ class AsyncOmni:
     def _down(self, where: ReplicaId, reason: str) -> None:
         if self._frontend is not None:
             self._frontend.down(where, reason)
-
-    def _open(self, call: Call) -> Running:
-        if self._frontend is None or self._closed:
-            raise ClosedError("the system is closed" if self._closed else "it is not started")
-        return self._frontend.open(call)
 
     def _call(
         self,

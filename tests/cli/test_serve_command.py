@@ -69,17 +69,16 @@ def test_it_serves_until_sigterm(model: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_every_option_reaches_the_server(model: str) -> None:
-    """Address, key, control socket, time and size."""
+    """Address, key, control socket and size."""
     Path("key").write_text("opensesame\n")
     typed = "--host 0.0.0.0 --port 9000 --api-key-file key --control-socket own.sock"
-    typed += " --shutdown-timeout 2.5 --max-request-bytes 1000"
+    typed += " --max-request-bytes 1000"
     assert main(["serve", model, *typed.split()]) == 0
     assert Stopped.options == ServeOptions(
         host="0.0.0.0",  # noqa: S104  with a key
         port=9000,
         token="opensesame",
         control=Path("own.sock"),
-        shutdown_timeout_s=2.5,
         max_request_bytes=1000,
     )
 
@@ -109,8 +108,6 @@ def test_a_server_without_a_key_for_other_hosts_has_to_be_asked_for(
     [
         (["--port", "65536"], "SV006", "--port"),
         (["--port", "-1"], "SV006", "--port"),
-        (["--shutdown-timeout", "-1"], "SV006", "--shutdown-timeout"),
-        (["--shutdown-timeout", "nan"], "SV006", "--shutdown-timeout"),
         (["--max-request-bytes", "0"], "SV006", "--max-request-bytes"),
         (["--api-key-file", "missing"], "SV005", "--api-key-file"),
         (["--api-key-file", "empty"], "SV005", "--api-key-file"),

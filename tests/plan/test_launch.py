@@ -27,8 +27,9 @@ OPTIONS = {
     "omni_heartbeat_timeout": "--omni-heartbeat-timeout 3",
     "stage_init_timeout": "--stage-init-timeout 3",
     "init_timeout": "--init-timeout 3",
+    "shutdown_timeout": "--shutdown-timeout 3",
 }
-ELSEWHERE = ("api_server_count", "init_timeout")
+ELSEWHERE = ("api_server_count", "init_timeout", "stage_init_timeout", "shutdown_timeout")
 """Options that the runtime acts on, or that another reason is about."""
 
 

@@ -14,7 +14,7 @@ from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageState
 from stagemesh.runtime.params import SamplingParams
-from stagemesh.runtime.supervisor import ReplicaId
+from stagemesh.runtime.replica import ReplicaId
 
 Result = TypeVar("Result")
 WAIT_S = 60

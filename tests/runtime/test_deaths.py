@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from stagemesh.errors import StageFailedError
+from stagemesh.plan.setup import RecoveryPlan
+from stagemesh.plan.values import Plan
 from stagemesh.runtime.outputs import OmniResult, StageState
 from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import fake_plan, three_stages
@@ -20,12 +22,18 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("thinker", "talker", "vocoder")
 TWO = dict.fromkeys(NAMES, (2, "round_robin"))
+NEVER = RecoveryPlan(restart="never")
+
+
+def staying_down(**changes: tuple[int, str]) -> Plan:
+    """Three stages whose replicas are not started again."""
+    return fake_plan([replace(stage, recovery=NEVER) for stage in three_stages(**changes)])
 
 
 @pytest.mark.parametrize("stage", range(3), ids=NAMES)
 def test_a_death_fails_its_request_and_no_other(stage: int) -> None:
     """SIGKILL in the middle of a request names stage, replica and signal; the other goes on."""
-    with Started(fake_plan(three_stages(**TWO))) as started:
+    with Started(staying_down(**TWO)) as started:
 
         async def run() -> tuple[object, OmniResult, OmniResult]:
             watch = Watch()
@@ -52,7 +60,7 @@ def test_a_death_fails_its_request_and_no_other(stage: int) -> None:
 def test_without_a_replica_left_requests_fail_at_once() -> None:
     """When the last replica of a stage has died, idle as it was, the error names the stage."""
     before, shared = open_fds(), set(Path("/dev/shm").iterdir())  # noqa: S108  it is looked at
-    with Started(fake_plan(three_stages())) as started:
+    with Started(staying_down()) as started:
         pids = list(started.omni.pids.values())
         victim = started.pid(1)
         os.kill(victim, signal.SIGKILL)
@@ -62,6 +70,7 @@ def test_without_a_replica_left_requests_fail_at_once() -> None:
         with pytest.raises(StageFailedError, match="stage `talker` has no replica left") as caught:
             started.run()
         assert caught.value.stage == "talker"
+        assert caught.value.retryable
     for pid in pids:
         wait_for_exit(pid)
     assert open_fds() == before

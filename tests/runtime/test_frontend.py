@@ -15,8 +15,8 @@ from stagemesh.runtime import messages
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.messages import Finished, Key, Message
 from stagemesh.runtime.outputs import StageProgress, StageState
+from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running
-from stagemesh.runtime.supervisor import ReplicaId
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S

@@ -27,7 +27,7 @@ def test_a_death_does_not_shift_the_order_of_the_others() -> None:
     """After the last pick the next living one in ascending order follows."""
     router = Router(4, Policy.ROUND_ROBIN)
     assert picks(router, 2) == [0, 1]
-    router.down(2)
+    router.leave(2)
     assert picks(router, 4) == [3, 0, 1, 3]
 
 
@@ -68,8 +68,8 @@ def test_random_differs_from_going_round() -> None:
 def test_nothing_is_picked_when_all_are_down(policy: Policy) -> None:
     """Without a living replica there is no choice, and nothing is counted."""
     router = Router(2, policy)
-    router.down(0)
-    router.down(1)
+    router.leave(0)
+    router.leave(1)
     assert router.pick() is None
     assert router.in_flight == (0, 0)
 
@@ -123,7 +123,7 @@ class RouterMachine(RuleBasedStateMachine):
     def down(self, data: st.DataObject) -> None:
         """A replica dies."""
         replica = data.draw(st.integers(0, len(self.bound) - 1))
-        self.router.down(replica)
+        self.router.leave(replica)
         self.alive.discard(replica)
 
     @invariant()

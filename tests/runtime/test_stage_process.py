@@ -11,13 +11,14 @@ import pytest
 from stagemesh.errors import StageFailedError
 from stagemesh.plan.save import to_json
 from stagemesh.runtime.messages import PROTOCOL, Key, Message, Setup, Submit
-from stagemesh.runtime.process import StageProcess
+from stagemesh.runtime.process import Incarnation, StageProcess
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S, Started
 
 pytestmark = pytest.mark.slow
 
+WHO = Incarnation(stage="talker", replica=0)
 PLAN = to_json(fake_plan(three_stages()))
 
 
@@ -38,7 +39,7 @@ def test_a_stage_says_why_before_it_dies(message: Message, told: str) -> None:
     """What it did not understand is the reason of its end, not the signal that ended it."""
 
     async def run() -> str:
-        process = StageProcess("talker", 0, {}, lambda _reason: None)
+        process = StageProcess(WHO, {}, lambda _reason: None, lambda _blame: None)
         process.control.send(message)
         return await asyncio.wait_for(process.exited, WAIT_S)
 

@@ -40,7 +40,6 @@ def run(namespace: argparse.Namespace) -> int:
         port=namespace.port,
         token=key,
         control=None if namespace.control_socket is None else Path(namespace.control_socket),
-        shutdown_timeout_s=namespace.shutdown_timeout,
         max_request_bytes=namespace.max_request_bytes,
     )
     sys.stderr.write(f"{plan_summary(made.plan, columns(sys.stderr))}\n")
@@ -80,9 +79,6 @@ def _wrong_numbers(namespace: argparse.Namespace) -> Iterator[Diagnostic]:
     if not 0 <= namespace.port <= _MAX_PORT:
         told = f"a port is from 0 to {_MAX_PORT}: `{namespace.port}`"
         yield _diagnostic(told, "--port", code="SV006")
-    if not namespace.shutdown_timeout >= 0:  # which NaN is not either
-        told = f"seconds are at least 0: `{namespace.shutdown_timeout}`"
-        yield _diagnostic(told, "--shutdown-timeout", code="SV006")
     if namespace.max_request_bytes < 1:
         told = f"bytes are at least 1: `{namespace.max_request_bytes}`"
         yield _diagnostic(told, "--max-request-bytes", code="SV006")

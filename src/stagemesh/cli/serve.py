@@ -41,13 +41,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="where `scale` and `top` reach this server; found by its port when left out",
     )
     group.add_argument(
-        "--shutdown-timeout",
-        metavar="SECONDS",
-        type=float,
-        default=30.0,
-        help="how long requests may take to end once the server is told to stop",
-    )
-    group.add_argument(
         "--max-request-bytes",
         metavar="N",
         type=int,

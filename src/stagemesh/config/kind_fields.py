@@ -73,6 +73,30 @@ class EveryKind:
 
 
 @frozen
+class Recovery:
+    """Fields of every stage that say what happens when a replica of it dies or hangs."""
+
+    restart: Literal["never", "on_failure"] | None = field(default=None, metadata=PIPELINE_WIDE)
+    """Whether a replica that died is started again; `on_failure` when left out."""
+    max_restarts: Annotated[int, Range(minimum=1, maximum=1000)] | None = field(
+        default=None, metadata=PIPELINE_WIDE
+    )
+    """Most restarts of one replica within `restart_window`, after which it stays down; `3`."""
+    restart_window: Annotated[int, Range(minimum=1, maximum=86_400)] | None = field(
+        default=None, metadata=PIPELINE_WIDE
+    )
+    """Seconds over which restarts are counted; `600` when left out."""
+    restart_delay: Annotated[float, Range(minimum=0, maximum=3600)] | None = field(
+        default=None, metadata=PIPELINE_WIDE
+    )
+    """Seconds before the first restart, twice as many before each further one; `0.5`."""
+    step_timeout: Annotated[float, Range(minimum=0.1, maximum=86_400)] | None = field(
+        default=None, metadata=PIPELINE_WIDE
+    )
+    """Seconds until a step counts as hung; the replica is ended after twice as long; `300`."""
+
+
+@frozen
 class Llm:
     """Fields of stages that run a language model or another network by tokens."""
 
@@ -246,6 +270,7 @@ _LLM: Final = frozenset({ExecutionType.LLM_AR, ExecutionType.LLM_GENERATION})
 
 KIND_FIELDS: Final[Mapping[type, frozenset[ExecutionType]]] = {
     EveryKind: frozenset(ExecutionType),
+    Recovery: frozenset(ExecutionType),
     Llm: _LLM,
     Diffusion: frozenset({ExecutionType.DIFFUSION}),
 }

@@ -50,6 +50,8 @@ class LaunchOptions:
     """Seconds that one stage may take until it is ready."""
     init_timeout: Seconds = 600
     """Seconds that all stages together may take until they are ready."""
+    shutdown_timeout: Annotated[int, Range(minimum=0)] = 30
+    """Seconds that running requests may take to end before a system or a replica is stopped."""
 
 
 def given_options(options: LaunchOptions) -> dict[str, object]:

@@ -9,6 +9,8 @@ step.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -43,6 +45,11 @@ class _Request:
     waited: int = 0
     fault: EngineFault | None = None
 
+    def reached(self, point: str) -> None:
+        """End the process if the program says so."""
+        if self.program.kill_at == point:
+            _killed()
+
     def can_go_on(self) -> bool:
         if self.paused:
             return False
@@ -60,12 +67,17 @@ class FakeEngine:
         """Take the program of `context.args`."""
         assert isinstance(context.args, FakeOptions)
         self._options = context.args
+        self._reached("construct")
         self._requests: dict[str, _Request] = {}
 
     def load(self) -> None:
-        """Raise `RuntimeError` when the program says so."""
+        """Raise `RuntimeError`, or do not come back, when the program says so."""
+        self._reached("load")
         if self._options.fail_at == "load":
             raise RuntimeError("the program fails at `load`")
+        if self._options.fail_at == "load_hang":
+            _hang()
+        self._reached("loaded")
 
     def add(self, request: EngineRequest) -> None:
         """Take a request with its own program over the stage's."""
@@ -77,6 +89,7 @@ class FakeEngine:
         except ValueError as error:
             state.fault = EngineFault(kind=FaultKind.INVALID_REQUEST, message=str(error))
             return
+        state.reached("add")
         if state.program.fail_at == "add":
             state.fault = _failure("add", FaultKind.INVALID_REQUEST)
 
@@ -84,6 +97,7 @@ class FakeEngine:
         """Copy one input."""
         state = self._requests.get(request_id)
         if state is not None and state.fault is None:
+            state.reached("append")
             if state.program.fail_at == "append":
                 state.fault = _failure("append", FaultKind.INVALID_REQUEST)
             text = payload.meta.get("text")
@@ -102,16 +116,20 @@ class FakeEngine:
     def pause(self, request_id: str) -> None:
         """Hold a request back."""
         if request_id in self._requests:
+            self._requests[request_id].reached("pause")
             self._requests[request_id].paused = True
 
     def resume(self, request_id: str) -> None:
         """Let a request go on."""
         if request_id in self._requests:
+            self._requests[request_id].reached("resume")
             self._requests[request_id].paused = False
 
     def cancel(self, request_id: str) -> None:
         """Forget a request."""
-        self._requests.pop(request_id, None)
+        state = self._requests.pop(request_id, None)
+        if state is not None:
+            state.reached("cancel")
 
     def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
         """Return `args` for `echo`; raise `KeyError` for any other name."""
@@ -125,7 +143,14 @@ class FakeEngine:
 
     def close(self) -> None:
         """Forget everything."""
+        self._reached("close")
         self._requests.clear()
+        self._reached("closed")
+
+    def _reached(self, point: str) -> None:
+        """End the process if the program of the stage says so."""
+        if self._options.kill_at == point:
+            _killed()
 
     def _serve(self, request_id: str) -> EngineOutput | None:
         state = self._requests[request_id]
@@ -145,6 +170,7 @@ class FakeEngine:
         done = not state.echoes if wanted is None else state.given >= wanted
         if not (state.complete and done):
             return EngineOutput(request_id=request_id, payloads=payloads, units={"outputs": 1})
+        state.reached("finish")
         del self._requests[request_id]
         units = {"outputs": float(len(payloads))}
         return EngineOutput(
@@ -159,13 +185,26 @@ def _program(options: FakeOptions, params: Mapping[str, object]) -> FakeOptions:
 
 
 def _strike(state: _Request) -> None:
+    state.reached("step")
     match state.program.fail_at:
         case "step":
             state.fault = _failure("step", FaultKind.INTERNAL)
         case "raise":
             raise RuntimeError("the program fails at `raise`")
+        case "memory":
+            raise MemoryError("the program has no memory left")
         case "exit":
             os._exit(EXIT_CODE)
+        case "hang":
+            _hang()
+
+
+def _hang() -> None:
+    threading.Event().wait()  # for ever, as other threads go on
+
+
+def _killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _failure(place: str, kind: FaultKind) -> EngineFault:

@@ -9,9 +9,13 @@ from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 
-FailAt: TypeAlias = Literal["add", "append", "step", "raise", "exit", "stall"]
+FailAt: TypeAlias = Literal["add", "append", "step", "raise", "memory", "exit", "stall", "hang"]
 """Where a request goes wrong: `add`, `append` and `step` fail it; `raise` makes `step` raise,
-`exit` ends the process, and `stall` says nothing more without having work."""
+`memory` makes it run out of memory, `exit` ends the process, `stall` says nothing more without
+having work, and `hang` never comes back from `step`."""
+KillAt: TypeAlias = Literal["add", "append", "step", "finish", "pause", "resume", "cancel"]
+"""Where in the course of a request the process is ended by SIGKILL: in that call, or in the `step`
+that would give its next output, or its last one (`finish`)."""
 
 
 @frozen
@@ -24,10 +28,12 @@ class FakeOptions:
     """Bytes of the buffer `data` of every output that is not an echo; without one at 0."""
     delay_steps: Annotated[int, Range(minimum=0)] = 0
     """Steps without output before each output."""
-    fail_at: Literal["load", FailAt] | None = None
-    """Where it goes wrong, `load` at once; `None` for nowhere."""
+    fail_at: Literal["load", "load_hang", FailAt] | None = None
+    """Where it goes wrong, `load` at once, `load_hang` never being ready; `None` for nowhere."""
     fail_step: Annotated[int, Range(minimum=0)] = 0
-    """Outputs that a request has given before `step`, `raise`, `exit` or `stall` strikes."""
+    """Outputs that a request has given before something strikes that happens in `step`."""
+    kill_at: Literal["construct", "load", "loaded", "close", "closed", KillAt] | None = None
+    """Where the process is ended by SIGKILL; `None` for nowhere."""
     max_num_seqs: Annotated[int, Range(minimum=1)] = 64
     """Requests that one step serves."""
     memory_bytes: Annotated[int, Range(minimum=0)] = 0
@@ -47,7 +53,9 @@ class FakeParams:
     fail_at: FailAt | None = None
     """Where it goes wrong."""
     fail_step: Annotated[int, Range(minimum=0)] | None = None
-    """Outputs that it has given before `step`, `raise`, `exit` or `stall` strikes."""
+    """Outputs that it has given before something strikes that happens in `step`."""
+    kill_at: KillAt | None = None
+    """Where the process is ended by SIGKILL."""
 
 
 def _memory(given: MemoryInput) -> MemoryEstimate | None:

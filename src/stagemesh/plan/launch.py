@@ -10,7 +10,9 @@ from stagemesh.config.launch_rules import flag_name
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.values import Plan
 
-_ELSEWHERE: Final = frozenset({"api_server_count", "init_timeout"})
+_ELSEWHERE: Final = frozenset(
+    {"api_server_count", "init_timeout", "stage_init_timeout", "shutdown_timeout"}
+)
 """Options that the runtime acts on, or that the reasons of the frontends are about."""
 
 

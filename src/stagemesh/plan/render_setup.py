@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from stagemesh.plan.kernels import BACKEND, DEFAULT, PER_ROLE
 from stagemesh.plan.place import size_text
-from stagemesh.plan.setup import KernelsPlan, MpsPlan, NumaPlan, RankBinding, StageSetup
+from stagemesh.plan.setup import (
+    KernelsPlan,
+    MpsPlan,
+    NumaPlan,
+    RankBinding,
+    RecoveryPlan,
+    StageSetup,
+)
 from stagemesh.plan.values import Plan
 
 Row: TypeAlias = tuple[str, str, str]
@@ -61,6 +69,7 @@ def _of(setup: StageSetup) -> Iterator[str]:
     if setup.mps is not None:
         yield from _mps(setup.mps)
     yield from _kernels(setup.kernels)
+    yield from _recovery(setup.recovery)
 
 
 def _numa(numa: NumaPlan) -> Iterator[str]:
@@ -83,6 +92,20 @@ def _mps(mps: MpsPlan) -> Iterator[str]:
         if directory is not None:
             daemon = f"the daemon {directory}" if directory else "a private daemon"
         yield f"CUDA MPS of replica {replica}: {daemon}"
+
+
+def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
+    usual = RecoveryPlan()
+    limits = replace(recovery, restart=usual.restart, step_timeout=usual.step_timeout)
+    if recovery.restart == "never":
+        yield "a replica that died is not started again"
+    elif limits != usual:
+        yield (
+            f"a replica is started again up to {recovery.max_restarts} times in"
+            f" {recovery.restart_window} s, after {recovery.restart_delay:g} s"
+        )
+    if recovery.step_timeout != usual.step_timeout:
+        yield f"a step may take {recovery.step_timeout:g} s"
 
 
 def _kernels(kernels: KernelsPlan) -> Iterator[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Final
 
+from stagemesh.config.kind_fields import Recovery
 from stagemesh.plan.edges import edge_reasons
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.frontends import num_frontends
@@ -23,6 +25,7 @@ _DECIDED: Final = frozenset(
         "numa_bind",
         "numa_bind_nodes",
         "numa_bind_cpus",
+        *(item.name for item in fields(Recovery)),
     }
 )
 """Fields that are no affair of an engine: the plan has decided what they come to."""

@@ -13,6 +13,9 @@ Runner: TypeAlias = Literal["v1", "v2"]
 Executor: TypeAlias = Literal["uni", "mp", "ray", "external_launcher"]
 """How the ranks of a stage are started."""
 
+Restart: TypeAlias = Literal["never", "on_failure"]
+"""Whether a replica that died is started again."""
+
 
 @frozen
 class RankBinding:
@@ -69,6 +72,22 @@ class KernelsPlan:
 
 
 @frozen
+class RecoveryPlan:
+    """What happens when a replica dies or hangs."""
+
+    restart: Restart = "on_failure"
+    """Whether one that died is started again."""
+    max_restarts: int = 3
+    """Most restarts of one replica within the window."""
+    restart_window: int = 600
+    """Seconds over which restarts are counted."""
+    restart_delay: float = 0.5
+    """Seconds before the first restart; each further one waits twice as long."""
+    step_timeout: float = 300.0
+    """Seconds until a step counts as hung; the replica is ended after twice as long."""
+
+
+@frozen
 class StageSetup:
     """All of it for one stage."""
 
@@ -84,3 +103,5 @@ class StageSetup:
     """Its share of device memory, where one was given."""
     kernels: KernelsPlan = field(default_factory=KernelsPlan)
     """Its kernels."""
+    recovery: RecoveryPlan = field(default_factory=RecoveryPlan)
+    """What happens when one of its replicas dies or hangs."""

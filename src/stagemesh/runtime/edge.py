@@ -142,7 +142,10 @@ class EdgeOut:
             self._flushes = False
 
     def _put(self, key: Key, payload: Payload, *, last: bool) -> bool:
-        ticket = self._sender.put(payload)
+        try:
+            ticket = self._sender.put(payload)
+        except OSError as error:  # no memory, no descriptors: the next payload may find some again
+            raise ValueError(f"there is no room for it: {error}") from error
         if ticket is None:
             return False
         seq = self._seqs.get(key, 0)

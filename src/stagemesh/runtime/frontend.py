@@ -41,9 +41,9 @@ from stagemesh.runtime.messages import (
     Submit,
 )
 from stagemesh.runtime.outputs import OmniOutput, StageState
+from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running, Seat
 from stagemesh.runtime.stream import Stream
-from stagemesh.runtime.supervisor import ReplicaId
 from stagemesh.spec.patterns import Policy
 
 _log: Final = logging.getLogger(__name__)
@@ -79,9 +79,16 @@ class Frontend:
         self._live: dict[str, _Live] = {}
         self._epoch = 0
         self._closed = False
+        self._draining = False
+        self._waits: list[tuple[ReplicaId | None, asyncio.Future[None]]] = []
         self._peers: dict[ReplicaId, Peer] = {}
         for where, sock in callers.items():
             self._attach(where, sock)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._draining
 
     @property
     def in_flight(self) -> Mapping[int, tuple[int, ...]]:
@@ -94,8 +101,9 @@ class Frontend:
         Raises `InvalidRequestError` for a name in use or a prompt that cannot be carried, and
         `StageFailedError` when a stage has no replica left.
         """
-        if self._closed:
-            raise ClosedError("the system is closed")
+        if self._closed or self._draining:
+            why = "is closed" if self._closed else "takes no more requests: it is shutting down"
+            raise ClosedError(f"the system {why}")
         if call.request_id in self._live:
             raise InvalidRequestError(f"request `{call.request_id}` is still running")
         if not 0 < len(call.request_id) <= messages.MAX_NAME:
@@ -124,18 +132,57 @@ class Frontend:
             raise
         return running
 
+    def up(self, where: ReplicaId, caller: socket.socket) -> None:
+        """A replica has joined, or come back, and all its neighbours know it: it may be used."""
+        if self._closed:
+            caller.close()
+        else:
+            self._attach(where, caller)
+            self._routers[where.stage].join(where.replica)
+
+    def hold(self, where: ReplicaId) -> None:
+        """Give a replica nothing more for now; what it has goes on."""
+        self._routers[where.stage].leave(where.replica)
+
+    def resume(self, where: ReplicaId) -> None:
+        """A replica that was held takes requests again."""
+        if where in self._peers:
+            self._routers[where.stage].join(where.replica)
+
     def down(self, where: ReplicaId, reason: str) -> None:
         """A replica is gone: what it still held fails, and it gets nothing more."""
-        self._routers[where.stage].down(where.replica)
+        self.hold(where)
         peer = self._peers.get(where)
         if peer is not None:
             peer.stream.read_rest()  # what had ended there before is not failed by the death
             del self._peers[where]
             peer.close()
-        bound = [live for live in self._live.values() if live.route[where.stage] == where.replica]
-        told = [self._failed(live, where, reason) for live in bound]
+        told = [self._failed(live, where, reason) for live in self._bound(where)]
         if not any(told):
             _log.warning("%s", reason)  # no request tells of it
+
+    def expel(self, where: ReplicaId) -> None:
+        """A replica leaves, and has had its time: what is still bound to it is cancelled."""
+        for live in self._bound(where):
+            told = f"{self._name_of(where)} left before the request was done"
+            self._cancel(live, self._error(live, where, told))
+
+    def leave(self, where: ReplicaId) -> None:
+        """Close the stream to a replica of which nothing more is wanted."""
+        peer = self._peers.pop(where, None)
+        if peer is not None:
+            peer.close()
+
+    def drain(self) -> None:
+        """Take no more requests; those that run go on."""
+        self._draining = True
+
+    def idle(self, where: ReplicaId | None = None) -> asyncio.Future[None]:
+        """Done once no request is bound to a replica, or to any; needs no time where none is."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waits.append((where, future))
+        self._tell_idle()
+        return future
 
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
@@ -151,7 +198,7 @@ class Frontend:
             self._on_message(where, peer, message, fds)
 
         def on_eof(reason: str | None) -> None:
-            self._routers[where.stage].down(where.replica)
+            self.hold(where)
             self._on_lost(where, reason)  # and `down` comes once the process has been reaped
 
         peer = Peer(stream=Stream(sock, on_message, on_eof))
@@ -159,6 +206,17 @@ class Frontend:
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
         self._peers[where] = peer
+
+    def _bound(self, where: ReplicaId) -> list[_Live]:
+        """Requests that go through a replica, whether they are done there or not."""
+        return [live for live in self._live.values() if live.route[where.stage] == where.replica]
+
+    def _tell_idle(self) -> None:
+        for where, future in self._waits:
+            is_busy = self._live if where is None else self._bound(where)
+            if not is_busy and not future.done():
+                future.set_result(None)
+        self._waits = [(where, future) for where, future in self._waits if not future.done()]
 
     def _name_of(self, where: ReplicaId) -> str:
         return f"stage `{self._plan.stage(where.stage).name}` replica `{where.replica}`"
@@ -171,7 +229,7 @@ class Frontend:
             if replica is None:
                 self._release(route)
                 raise StageFailedError(
-                    f"stage `{stage.name}` has no replica left", stage=stage.name
+                    f"stage `{stage.name}` has no replica left", stage=stage.name, retryable=True
                 )
             route[stage.stage_id] = replica
         return route
@@ -289,14 +347,16 @@ class Frontend:
         live = self._live.get(key.rid)
         return live if live is not None and live.running.key == key else None
 
-    def _failed(self, live: _Live, where: ReplicaId, told: str) -> bool:
-        error = StageFailedError(
+    def _error(self, live: _Live, where: ReplicaId, told: str) -> StageFailedError:
+        return StageFailedError(
             told,
             stage=self._plan.stage(where.stage).name,
             replica=where.replica,
             retryable=not live.machine.has_output,
         )
-        return self._fail(live, where, error)
+
+    def _failed(self, live: _Live, where: ReplicaId, told: str) -> bool:
+        return self._fail(live, where, self._error(live, where, told))
 
     def _fail(self, live: _Live, where: ReplicaId, error: StagemeshError) -> bool:
         """A stage has failed a request; whether that is what ends it for its user."""
@@ -351,3 +411,5 @@ class Frontend:
             peer = self._peer(live, stage)
             if peer is not None and peer.into is not None:
                 peer.into.drop(key)
+        if self._waits:
+            self._tell_idle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TypeAlias
 
 from stagemesh.runtime.messages import Key
@@ -76,6 +77,16 @@ class Inbox:
     def __init__(self) -> None:
         """Begin empty."""
         self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._left_at: float | None = None
+
+    @property
+    def away_s(self) -> float:
+        """For how long the engine's thread has been away from here, in its present step.
+
+        `0` while it sleeps here, and before it comes for the first time: loading is no step.
+        """
+        left_at = self._left_at
+        return 0.0 if left_at is None else monotonic() - left_at
 
     def put(self, command: Command) -> None:
         """Add a command and wake the engine if it sleeps."""
@@ -86,9 +97,11 @@ class Inbox:
 
         The sleep needs no deadline: the end of the supervisor's stream ends the whole process.
         """
+        self._left_at = None
         commands = [self._commands.get()] if wait else []
         while True:
             try:
                 commands.append(self._commands.get_nowait())
             except Empty:
+                self._left_at = monotonic()
                 return commands

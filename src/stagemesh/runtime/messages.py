@@ -4,8 +4,8 @@ A frame is its length (4 bytes), the number of descriptors that come with it (1 
 message in MessagePack. Whatever does not decode to exactly one of these types is a `ProtocolError`,
 which ends the stream it came on.
 
-supervisor -> stage   Setup PeerUp Welcome Stop
-stage -> supervisor   Ready Fatal
+supervisor -> stage   Setup PeerUp Welcome Stop Ping
+stage -> supervisor   Ready Fatal Met Blame Pong
 caller -> stage       Submit Cancel
 stage -> caller       Progress Finished Failed Cancelled
 both ways on an edge  Chunk Ack
@@ -66,10 +66,15 @@ class Setup(_Wire, frozen=True, kw_only=True, tag=1):
 
 
 class PeerUp(_Wire, frozen=True, kw_only=True, tag=2):
-    """A stream to another process, as a descriptor: a stage's replica, or the caller for `None`."""
+    """A stream to another process, as a descriptor: a stage's replica, or the caller for `None`.
+
+    It takes the place of an earlier one to that replica, which `incarnation` tells apart. Answered
+    by `Met`.
+    """
 
     stage: _Count | None
     replica: _Count
+    incarnation: _Count = 0
 
 
 class Stop(_Wire, frozen=True, kw_only=True, tag=3):
@@ -152,9 +157,39 @@ class Ack(_Wire, frozen=True, kw_only=True, tag=13):
     number: _Count
 
 
+class Met(_Wire, frozen=True, kw_only=True, tag=30):
+    """The peer of a `PeerUp` is known: requests that go to it may come."""
+
+    stage: _Count | None
+    replica: _Count
+    incarnation: _Count
+
+
+class Blame(_Wire, frozen=True, kw_only=True, tag=31):
+    """A peer said what it must not say; its stream is closed, everything else goes on."""
+
+    stage: _Count | None
+    replica: _Count
+    incarnation: _Count
+    reason: _Text
+
+
+class Ping(_Wire, frozen=True, kw_only=True, tag=32):
+    """Say how you are: answered by `Pong` from the I/O thread, whatever the engine does."""
+
+    number: _Count
+
+
+class Pong(_Wire, frozen=True, kw_only=True, tag=33):
+    """Alive; for how long the engine has been in its present step, `0` when it is in none."""
+
+    number: _Count
+    step_s: float
+
+
 Terminal: TypeAlias = Finished | Failed | Cancelled
 """The last thing that a stage says about a request, exactly once."""
-_Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal
+_Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
 Message: TypeAlias = _Control | Submit | Cancel | Progress | Terminal | Chunk | Ack
 """Everything that can be said."""
 

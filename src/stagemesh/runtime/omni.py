@@ -19,11 +19,14 @@ from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.frontend import Frontend
+from stagemesh.runtime.health import Health, SystemState
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
 from stagemesh.runtime.params import RequestRules, SamplingParams
+from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, OnProgress, Running
-from stagemesh.runtime.supervisor import ReplicaId, Supervisor
+from stagemesh.runtime.scaling import scaled
+from stagemesh.runtime.supervisor import Supervisor
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -64,13 +67,14 @@ class AsyncOmni:
             fields=_fields(fields),
             devices=devices,
         )
-        self.plan: Final = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
+        self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
         if found := check_runnable(self.plan):
             raise DiagnosticError(found)
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
         self._names = itertools.count()
+        self._scaling = asyncio.Lock()
         self._closed = False
 
     @property
@@ -81,17 +85,69 @@ class AsyncOmni:
     async def start(self, *, timeout_s: float | None = None) -> None:
         """Start every stage; raises `StartupError`, with all stopped again, when one fails.
 
-        Without `timeout_s` they have as long as `init_timeout` of the plan says.
+        Without `timeout_s` they have as long as the plan says: its `init_timeout` for all of them,
+        and its `stage_init_timeout` for each, which begin together.
         """
         if self._closed or self._supervisor is not None:
             raise ClosedError("a system is started once")
         if timeout_s is None:
-            timeout_s = self.plan.launch.init_timeout
+            launch = self.plan.launch
+            each_s = launch.stage_init_timeout
+            timeout_s = launch.init_timeout
+            timeout_s = timeout_s if each_s is None else min(timeout_s, each_s)
         if found := check_timeout(timeout_s):
             raise DiagnosticError(found)
-        self._supervisor = Supervisor(self.plan, self._down)
+        self._supervisor = Supervisor(self.plan)
         callers = await self._supervisor.start(timeout_s)
         self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
+        self._supervisor.watch(self._frontend)
+
+    def health(self) -> Health:
+        """Say how the system is, and every replica of every stage."""
+        stages = () if self._supervisor is None else self._supervisor.health
+        if self._closed:
+            state = SystemState.STOPPED
+        elif self._frontend is None:
+            state = SystemState.STARTING
+        elif self._frontend.draining:
+            state = SystemState.DRAINING
+        elif all(stage.is_healthy for stage in stages):
+            state = SystemState.SERVING
+        else:
+            state = SystemState.UNHEALTHY
+        return Health(state=state, stages=stages)
+
+    async def scale(self, stage: str, num_replicas: int, *, drain_s: float | None = None) -> Plan:
+        """Give a stage more replicas, or fewer, while it runs; return what is planned now.
+
+        New ones are used once they are ready; those that leave, the last ones first, have `drain_s`
+        for what they do, the plan's `shutdown_timeout` when not given. A replica that had died too
+        often is started again. Raises `DiagnosticError` when the stage cannot have as many, with
+        nothing changed, and `StartupError` when a new one does not come up.
+        """
+        if self._supervisor is None or self._frontend is None or self._closed:
+            raise ClosedError("the system is closed" if self._closed else "it is not started")
+        if drain_s is None:
+            drain_s = float(self.plan.launch.shutdown_timeout)
+        async with self._scaling:
+            plan = scaled(self.plan, stage, num_replicas)
+            await self._supervisor.scale(plan, drain_s)
+            self.plan = plan
+        return plan
+
+    async def drain(self, timeout_s: float | None = None) -> bool:
+        """Take no more requests and wait for those that run; whether all of them ended in time.
+
+        Without `timeout_s` they have as long as `shutdown_timeout` of the plan says.
+        """
+        if self._frontend is None:
+            return True
+        self._frontend.drain()
+        if timeout_s is None:
+            timeout_s = float(self.plan.launch.shutdown_timeout)
+        idle = self._frontend.idle()
+        await asyncio.wait([idle], timeout=timeout_s)
+        return idle.done()
 
     def submit(
         self,
@@ -189,10 +245,6 @@ class AsyncOmni:
     ) -> None:
         await self.close()
 
-    def _down(self, where: ReplicaId, reason: str) -> None:
-        if self._frontend is not None:
-            self._frontend.down(where, reason)
-
     def _call(
         self,
         prompt: Prompt,
@@ -238,7 +290,6 @@ class Omni:
             devices=devices,
             **fields,
         )
-        self.plan: Final = self._system.plan
         self._thread = LoopThread()
         # Also when the object is forgotten, and at the exit of the interpreter.
         self._finalizer = weakref.finalize(self, _shut_down, self._system, self._thread)
@@ -249,9 +300,22 @@ class Omni:
             raise
 
     @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self._system.plan
+
+    @property
     def pids(self) -> Mapping[ReplicaId, int]:
         """The stage processes that run."""
         return self._system.pids
+
+    def health(self) -> Health:
+        """Say how the system is, and every replica of every stage."""
+        return self._system.health()
+
+    def scale(self, stage: str, num_replicas: int, *, drain_s: float | None = None) -> Plan:
+        """Give a stage more replicas, or fewer, while it runs; see `AsyncOmni.scale`."""
+        return self._thread.call(self._system.scale(stage, num_replicas, drain_s=drain_s))
 
     def generate(
         self,

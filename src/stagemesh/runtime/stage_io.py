@@ -1,7 +1,8 @@
 """The I/O thread of a stage process: one asyncio loop with all streams of the process.
 
-A stage that no longer understands what it is told is worse than one that died: it says why to the
-supervisor, and dies.
+A stage that no longer understands its supervisor is worse than one that died: it says why, and
+dies. Whoever else says what cannot be understood is reported and no longer listened to; what he had
+to do with fails when the supervisor has ended him, and everything else goes on.
 The end of the supervisor's stream ends this process and everything it has started, at once: there
 is nobody left to work for, and shared memory has no name that could stay behind.
 """
@@ -24,11 +25,15 @@ from stagemesh.runtime.inbox import Inbox, Quit
 from stagemesh.runtime.messages import (
     PROTOCOL,
     Ack,
+    Blame,
     Cancel,
     Chunk,
     Fatal,
     Message,
+    Met,
     PeerUp,
+    Ping,
+    Pong,
     ProtocolError,
     Ready,
     Setup,
@@ -39,7 +44,7 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
-from stagemesh.runtime.stream import Stream
+from stagemesh.runtime.stream import EXHAUSTED, Stream
 from stagemesh.spec.frozen import frozen
 
 _STOP_S: Final = 2.0
@@ -112,9 +117,11 @@ class StageIO:
                 raise ProtocolError(f"protocol `{protocol}` is not `{PROTOCOL}`")
             case Setup():
                 self._begin_stage(message)
-            case PeerUp(stage=stage, replica=replica):
+            case PeerUp():
                 (fd,) = fds
-                self._attach(CALLER if stage is None else stage, replica, fd)
+                self._attach(message, fd)
+            case Ping(number=number):
+                self._control.send(Pong(number=number, step_s=self._inbox.away_s))
             case Welcome():
                 self._assignment.set_result(self._assigned)
             case Stop():
@@ -132,26 +139,42 @@ class StageIO:
         self._requests = StageRequests(self._inbox, num_inputs, self._tell_caller)
         self._assigned = Assignment(plan=plan, stage=self._stage, replica=setup.replica)
 
-    def _attach(self, stage: int, replica: int, fd: int) -> None:
-        where = (stage, replica)
+    def _attach(self, up: PeerUp, fd: int) -> None:
+        stage = CALLER if up.stage is None else up.stage
+        where = (stage, up.replica)
 
         def on_message(message: Message, fds: tuple[int, ...]) -> None:
             self._on_peer(peer, message, fds, from_caller=stage == CALLER)
 
         def on_eof(reason: str | None) -> None:
-            if reason is not None:
+            if reason == EXHAUSTED:
                 self._die(reason)
-            self._peers.pop(where).close()
+            if reason is not None:
+                self._blame(up, reason)
+            peer.close()  # and keeps its place: what still goes there is dropped
             if stage == CALLER:
                 self._requests.cancel_all()
 
         peer = Peer(stream=Stream(socket.socket(fileno=fd), on_message, on_eof))
-        self._peers[where] = peer
+        before, self._peers[where] = self._peers.get(where), peer
+        if before is not None:
+            before.close()
         outgoing, incoming = self._connectors(stage)
         if outgoing is not None:
             peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent)
         if incoming is not None:
             peer.into = EdgeIn(peer.stream, incoming)
+        self._control.send(Met(stage=up.stage, replica=up.replica, incarnation=up.incarnation))
+
+    def _blame(self, up: PeerUp, reason: str) -> None:
+        self._control.send(
+            Blame(
+                stage=up.stage,
+                replica=up.replica,
+                incarnation=up.incarnation,
+                reason=wire_text(reason),
+            )
+        )
 
     def _connectors(self, stage: int) -> tuple[Connector | None, Connector | None]:
         """The connectors to and from a peer of that stage."""

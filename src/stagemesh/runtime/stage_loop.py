@@ -3,10 +3,12 @@
 Once per step it takes in what the I/O thread has left in the inbox and hands back what the step
 gave. A request that goes wrong, in the engine or in a bridge, fails alone. When a whole step
 raises, nobody knows whose fault it was: every request of the engine fails, and it goes on empty.
+Memory that has run out twice in a row does not come back by itself: that ends the loop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -121,6 +123,7 @@ class StageLoop:
         self._emit = emit
         self._live: dict[str, _Live] = {}
         self._emissions: list[Emission] = []
+        self._ran_out = False
 
     def run(self) -> None:
         """Work until `Quit`; raises what the engine raised when it is beyond repair."""
@@ -183,21 +186,29 @@ class StageLoop:
         except Exception as error:
             if not self._live:
                 raise  # nobody to blame but the engine itself
-            traceback.print_exc()
+            self._check_memory(error)
+            _print_exc()
             for live in list(self._live.values()):
                 self._drop(live, _failure(live.key, error))
             return
+        self._ran_out = False
         for output in outputs:
             live_now = self._live.get(output.request_id)
             if live_now is not None:
                 self._guard(live_now.key, partial(self._output, live_now, output))
+
+    def _check_memory(self, error: Exception) -> None:
+        """Remember that a step had no memory; raises when the one before had none either."""
+        ran_out, self._ran_out = self._ran_out, is_out_of_memory(error)
+        if ran_out and self._ran_out:
+            raise RuntimeError(f"out of memory in two steps in a row: {error}") from error
 
     def _guard(self, key: Key, work: Callable[[], None]) -> None:
         """Do something for one request; whatever it raises fails that request alone."""
         try:
             work()
         except Exception as error:  # noqa: BLE001  the edge of a request: engines and bridges are foreign code
-            traceback.print_exc()
+            _print_exc()
             live = self._live.get(key.rid)
             if live is not None:
                 self._drop(live, _failure(key, error))
@@ -251,6 +262,21 @@ class StageLoop:
     def _over(self, live: _Live, terminal: Terminal) -> None:
         del self._live[live.key.rid]
         self._emissions.append(Over(terminal=terminal))
+
+
+def _print_exc() -> None:
+    with contextlib.suppress(OSError):  # nobody reads, or the disk is full: no reason to end
+        traceback.print_exc()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an engine has run out of memory, of the host or of a device.
+
+    Told without importing torch, which not every engine uses: its own exception is known by its
+    name, and its allocator for the host raises a plain `RuntimeError` that names itself.
+    """
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return bool(kinds & {"MemoryError", "OutOfMemoryError"}) or "DefaultCPUAllocator" in str(error)
 
 
 def _failure(key: Key, error: Exception) -> Failed:

@@ -6,6 +6,7 @@ ignored: whoever started the system decides what an interrupt means.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -43,7 +44,8 @@ def main() -> int:
     try:
         _run(assignment, io, inbox)
     except Exception as error:  # noqa: BLE001  the edge of a process: engines are foreign code
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # nobody reads it
+            traceback.print_exc()
         io.stop(fatal=f"{type(error).__name__}: {error}")
         return 1
     io.stop()
@@ -100,7 +102,8 @@ def _targets(plan: Plan, stage: StagePlan) -> Mapping[int, Target]:
 
 if __name__ == "__main__":
     code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody reads it: the code tells how it ended all the same
+        sys.stdout.flush()
+        sys.stderr.flush()
     # Not through interpreter shutdown: threads that a library left must not keep the stage alive.
     os._exit(code)

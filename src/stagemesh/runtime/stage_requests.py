@@ -98,8 +98,9 @@ class StageRequests:
             self._held[key.rid] = _Held(key=key, outs=outs, open_inputs=self._num_inputs)
             now = time.monotonic()
             self._inbox.put(Add(key=key, params=_params(submit), targets=tuple(outs), since=now))
-        for given in self._early.pop(key, []):
-            self._give(key, given)
+        for early in [early for early in self._early if early.epoch <= key.epoch]:
+            for given in self._early.pop(early):  # one before this epoch is never submitted here
+                self._give(early, given)
 
     def cancel(self, key: Key) -> None:
         """Forget a request; unknown ones have said their terminal word already."""

@@ -23,6 +23,9 @@ _READ_BYTES: Final = 64 * 1024
 _FD_BYTES: Final = array.array("i").itemsize
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(messages.MAX_FDS * _FD_BYTES)
 
+EXHAUSTED: Final = "there are no descriptors left to take what was sent"
+"""A reason of `OnEof` for which the other end is not to blame."""
+
 OnMessage = Callable[[Message, tuple[int, ...]], None]
 """Takes a message and owns the descriptors; raises `ProtocolError` for what does not belong."""
 OnEof = Callable[[str | None], None]
@@ -146,7 +149,7 @@ class Stream:
                 fds.frombytes(raw[: len(raw) - len(raw) % _FD_BYTES])
                 self._incoming_fds.extend(fds)
         if not count or flags & socket.MSG_CTRUNC:
-            self._lost("descriptors could not be taken" if count else None)
+            self._lost(EXHAUSTED if count else None)
             return False
         self._incoming += self._scratch[:count]
         try:

@@ -1,105 +1,243 @@
-"""Starts every stage process of a plan, tells them of one another, and stops them all.
+"""Starts every stage process of a plan, brings back those that die, and stops them all.
 
 Starting is a transaction: either every stage is ready within the deadline, or everything that was
-started is gone again when the error is raised. Stopping is a request, then SIGTERM to the group,
-then SIGKILL, each with its deadline.
+started is gone again when the error is raised. From then on a replica that dies fails alone, and
+its restart policy says whether and when it comes back: as a new process, with new streams to
+everybody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
 
-from stagemesh.errors import StartupError
-from stagemesh.plan.save import to_json
-from stagemesh.plan.values import Plan, StagePlan
-from stagemesh.runtime.messages import PROTOCOL, PeerUp, Setup, Stop, Welcome
+from stagemesh.errors import ClosedError, StartupError
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.crew import Crew, told
+from stagemesh.runtime.endings import end, kill
+from stagemesh.runtime.health import ReplicaState, StageHealth
+from stagemesh.runtime.monitor import Monitor, Routes
 from stagemesh.runtime.process import StageProcess
-from stagemesh.spec.frozen import frozen
+from stagemesh.runtime.replica import Member, ReplicaId, Restarts
 from stagemesh.spec.registry import ENGINES
 
-_STOP_S: Final = 5.0
-_TERMINATE_S: Final = 2.0
-_KILL_S: Final = 10.0
+_CANCEL_S: Final = 10.0
+"""How long a replica that leaves may take to let go of what was cancelled."""
 _log: Final = logging.getLogger(__name__)
 
 
-@frozen
-class ReplicaId:
-    """One replica of one stage."""
+class Frontends(Routes, Protocol):
+    """Whoever gives requests to replicas, and holds the streams to them."""
 
-    stage: int
-    """The stage's id."""
-    replica: int
-    """Number of the replica."""
+    def up(self, where: ReplicaId, caller: socket.socket) -> None:
+        """A replica may be used."""
+        ...
+
+    def down(self, where: ReplicaId, reason: str) -> None:
+        """A replica is gone."""
+        ...
+
+    def idle(self, where: ReplicaId) -> asyncio.Future[None]:
+        """Done once no request goes through a replica."""
+        ...
+
+    def expel(self, where: ReplicaId) -> None:
+        """Cancel what goes through a replica."""
+        ...
+
+    def leave(self, where: ReplicaId) -> None:
+        """Close the stream to a replica of which nothing more is wanted."""
+        ...
 
 
 class Supervisor:
     """The owner of all stage processes of one plan. All methods belong to one loop."""
 
-    def __init__(self, plan: Plan, on_down: Callable[[ReplicaId, str], None]) -> None:
-        """`on_down` hears of every replica that ends unasked, with the reason."""
-        self._plan = plan
-        self._saved = to_json(plan)
-        self._on_down = on_down
-        self._processes: dict[ReplicaId, StageProcess] = {}
+    def __init__(self, plan: Plan) -> None:
+        """Start nothing yet."""
+        self._crew = Crew(plan, self._exited)
+        self._deadline_s = 0.0
+        self._frontends: Frontends | None = None
+        self._monitor: Monitor | None = None
         self._stopping = False
 
     @property
     def pids(self) -> dict[ReplicaId, int]:
         """The processes that run."""
-        return {where: process.pid for where, process in self._processes.items() if process.alive}
+        return {
+            member.where: process.pid
+            for member in self._crew
+            if (process := member.running) is not None
+        }
 
-    async def start(self, deadline_s: float) -> dict[ReplicaId, socket.socket]:
+    @property
+    def health(self) -> tuple[StageHealth, ...]:
+        """How every replica is."""
+        return tuple(
+            StageHealth(
+                stage=stage.name,
+                replicas=tuple(member.health for member in self._crew.of_stage(stage.stage_id)),
+            )
+            for stage in self._crew.plan.stages
+        )
+
+    async def start(self, deadline_s: float) -> Mapping[ReplicaId, socket.socket]:
         """Start all stages; return the caller's stream to each.
 
         Raises `StartupError`, with everything stopped, when a stage fails or `deadline_s` passes.
+        A replica that is started again has as long.
         """
-        callers: dict[ReplicaId, socket.socket] = {}
-        try:
-            for stage in self._plan.stages:
-                for replica in stage.replicas:
-                    self._spawn(stage, ReplicaId(stage=stage.stage_id, replica=replica.index))
-            self._introduce(callers)
-            await self._all_ready(deadline_s)
-        except BaseException:
-            for caller in callers.values():
-                caller.close()
-            await self._bury()
-            raise
+        _check_ranks(self._crew.plan)
+        self._deadline_s = deadline_s
+        members = self._crew.enlist()
+        callers = await self._crew.bring_up(members, deadline_s)
+        for member in members:
+            _serves(member)
         return callers
 
-    async def stop(self) -> None:
-        """Stop all stages; when this returns or is cancelled none is left running."""
-        self._stopping = True
+    def watch(self, frontends: Frontends) -> None:
+        """Tell `frontends` of every change; to be called as soon as `start` returns."""
+        self._frontends = frontends
+        self._monitor = Monitor(self._crew, frontends)
+
+    async def scale(self, plan: Plan, drain_s: float) -> None:
+        """Run another plan, which differs in its replicas alone.
+
+        One call at a time. New ones are used as soon as all of them are ready, and those that had
+        died for good are started again; those that leave have `drain_s` for what they do. Raises
+        `StartupError`, with all as it was, when one cannot be brought up.
+        """
+        if self._stopping:
+            raise ClosedError("the system is closed")
+        before = self._crew.plan
+        self._crew.follow(plan)
+        joining = self._crew.enlist()
         try:
-            for process in self._processes.values():
-                if process.alive:
-                    process.control.send(Stop())
-            if await self._reaped(_STOP_S):
-                return
-            for process in self._processes.values():
-                process.kill(signal.SIGTERM)
-            await self._reaped(_TERMINATE_S)
+            callers = await self._crew.bring_up(joining, self._deadline_s)
+        except BaseException:
+            self._crew.follow(before)
+            await self._crew.dismiss(joining)
+            raise
+        for member in joining:
+            _serves(member)
+            self._told.up(member.where, callers[member.where])
+        wanted = {
+            ReplicaId(stage=stage.stage_id, replica=replica.index)
+            for stage in plan.stages
+            for replica in stage.replicas
+        }
+        leaving = [member for member in self._crew if member.where not in wanted]
+        await asyncio.gather(*(self._leave(member, drain_s) for member in leaving))
+        for member in self._crew:
+            if member.state is ReplicaState.STOPPED:
+                member.restarts = Restarts(member.stage.setup.recovery)
+                self._come_back(member, 0.0)
+
+    async def stop(self) -> None:
+        """Stop all stages, the first one first; when this returns or is cancelled none is left."""
+        self._stopping = True
+        if self._monitor is not None:
+            self._monitor.close()
+        works = [member.work for member in self._crew if member.work is not None]
+        for work in works:
+            work.cancel()
+        try:
+            await asyncio.gather(*works, return_exceptions=True)
         finally:
-            self.kill()
-        await self._bury()
+            await end(self._processes())
 
     def kill(self) -> None:
         """End every stage process at once; may be called from any thread."""
         self._stopping = True
-        for process in self._processes.values():
-            process.kill()
+        kill(self._processes())
 
     def lost(self, where: ReplicaId, reason: str | None) -> None:
         """A stream to that replica has ended: whatever is left of it goes as well."""
-        self._processes[where].lost(reason)
+        member = self._crew.members.get(where)
+        if member is not None and member.process is not None:
+            member.process.lost(reason)
 
-    def _spawn(self, stage: StagePlan, where: ReplicaId) -> None:
+    @property
+    def _told(self) -> Frontends:
+        assert self._frontends is not None, "the system has been started"
+        return self._frontends
+
+    def _processes(self) -> Collection[StageProcess]:
+        """All processes there have been, those of the first stage first."""
+        places = sorted(self._crew.members, key=lambda where: (where.stage, where.replica))
+        found = (self._crew.members[where].process for where in places)
+        return [process for process in found if process is not None]
+
+    def _exited(self, member: Member, _reason: str) -> None:
+        """A process has been reaped; what had not joined yet is the affair of who started it."""
+        serving = (ReplicaState.SERVING, ReplicaState.UNHEALTHY, ReplicaState.DRAINING)
+        if self._stopping or member.process is None or member.state not in serving:
+            return
+        member.reason = told(member.process)
+        if member.has_left:
+            return
+        self._told.down(member.where, member.reason)
+        if member.state is not ReplicaState.DRAINING:
+            delay = member.restarts.died(asyncio.get_running_loop().time())
+            self._come_back(member, delay)
+
+    def _come_back(self, member: Member, delay: float | None) -> None:
+        if delay is None:
+            member.state = ReplicaState.STOPPED
+            _log.error("%s stays down: its restart policy allows no more", member.who)
+        else:
+            member.state = ReplicaState.RESTARTING
+            member.work = asyncio.get_running_loop().create_task(self._restart(member, delay))
+
+    async def _restart(self, member: Member, delay: float) -> None:
+        """Start a replica again after `delay`; if that fails the policy is asked again."""
+        await asyncio.sleep(delay)
+        if self._stopping:
+            return
+        member.state = ReplicaState.STARTING
+        member.num_restarts += 1
+        try:
+            callers = await self._crew.bring_up([member], self._deadline_s)
+        except StartupError as error:
+            member.reason = str(error)
+            _log.warning("%s", error)
+            self._come_back(member, member.restarts.died(asyncio.get_running_loop().time()))
+            return
+        member.work = None
+        _serves(member)
+        _log.warning("%s is back", member.who)
+        self._told.up(member.where, callers[member.where])
+
+    async def _leave(self, member: Member, drain_s: float) -> None:
+        """Take no more requests, finish those that run, and end."""
+        work, member.work = member.work, None
+        if work is not None:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        member.state = ReplicaState.DRAINING
+        self._told.hold(member.where)
+        idle = self._told.idle(member.where)
+        await asyncio.wait([idle], timeout=drain_s)
+        if not idle.done():
+            self._told.expel(member.where)
+            await asyncio.wait([idle], timeout=_CANCEL_S)
+        member.has_left = True
+        self._told.leave(member.where)
+        if member.process is not None:
+            await end([member.process])
+        await self._crew.dismiss([member])
+
+
+def _serves(member: Member) -> None:
+    member.state = ReplicaState.SERVING
+    member.reason = None
+
+
+def _check_ranks(plan: Plan) -> None:
+    for stage in plan.stages:
         (engine,) = ENGINES.load(stage.engine)
         if stage.world_size > 1 and not engine.owns_ranks:
             raise StartupError(
@@ -107,76 +245,3 @@ class Supervisor:
                 f" `{stage.engine}` does not start",
                 stage=stage.name,
             )
-
-        def on_exit(reason: str) -> None:
-            if not self._stopping:
-                self._on_down(where, self._told(where, reason))
-
-        process = StageProcess(stage.name, where.replica, stage.env, on_exit)
-        self._processes[where] = process
-        setup = Setup(protocol=PROTOCOL, plan=self._saved, stage=where.stage, replica=where.replica)
-        process.control.send(setup)
-
-    def _introduce(self, callers: dict[ReplicaId, socket.socket]) -> None:
-        """Give every pair that talks its stream."""
-        for where, process in self._processes.items():
-            ours, theirs = socket.socketpair()
-            callers[where] = ours
-            process.control.send(PeerUp(stage=None, replica=0), (theirs.detach(),))
-        for edge in self._plan.edges:
-            for source in self._replicas(edge.source):
-                for target in self._replicas(edge.target):
-                    self._connect(source, target)
-        for process in self._processes.values():
-            process.control.send(Welcome())
-
-    def _connect(self, source: ReplicaId, target: ReplicaId) -> None:
-        one, other = socket.socketpair()
-        for where, peer, end in ((source, target, one), (target, source, other)):
-            hello = PeerUp(stage=peer.stage, replica=peer.replica)
-            self._processes[where].control.send(hello, (end.detach(),))
-
-    def _replicas(self, stage: int) -> Iterable[ReplicaId]:
-        return [where for where in self._processes if where.stage == stage]
-
-    async def _all_ready(self, deadline_s: float) -> None:
-        missing = dict(self._processes)
-        waits = {
-            future for process in missing.values() for future in (process.ready, process.exited)
-        }
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + deadline_s
-        while missing:
-            done, waits = await asyncio.wait(
-                waits, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
-            )
-            for where, process in self._processes.items():
-                if process.exited.done():
-                    reason = self._told(where, process.exited.result())
-                    raise StartupError(reason, stage=self._plan.stage(where.stage).name)
-                if process.ready.done():
-                    missing.pop(where, None)
-            if missing and not done:
-                names = ", ".join(process.name for process in missing.values())
-                first = self._plan.stage(next(iter(missing)).stage).name
-                raise StartupError(f"not ready after {deadline_s:g} s: {names}", stage=first)
-
-    async def _bury(self) -> None:
-        """Kill what is left; a process that even so does not end is told of in the log."""
-        self.kill()
-        if not await self._reaped(_KILL_S):
-            for process in self._processes.values():
-                if process.alive:
-                    _log.error("%s, process `%d`, does not end", process.name, process.pid)
-
-    async def _reaped(self, within_s: float) -> bool:
-        waits = [process.exited for process in self._processes.values() if process.alive]
-        if not waits:
-            return True
-        _, left = await asyncio.wait(waits, timeout=within_s)
-        return not left
-
-    def _told(self, where: ReplicaId, reason: str) -> str:
-        process = self._processes[where]
-        words = process.last_words()
-        return f"{process.name} {reason}" + (f"\n{words}" if words else "")

@@ -12,16 +12,15 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.serve import forms
 from stagemesh.serve.forms import ScaleForm
 from stagemesh.serve.http import answer, tell_errors
-from stagemesh.serve.state import Serving
+from stagemesh.serve.state import state_form
 
 
 class Control:
     """The routes of the control socket."""
 
-    def __init__(self, omni: AsyncOmni, serving: Serving) -> None:
+    def __init__(self, omni: AsyncOmni) -> None:
         """Look at `omni` and change it when asked to."""
         self._omni = omni
-        self._serving = serving
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -30,9 +29,9 @@ class Control:
         return app
 
     async def _state(self, _request: web.Request) -> web.StreamResponse:
-        return answer(self._serving.state_form())
+        return answer(state_form(self._omni))
 
     async def _scale(self, request: web.Request) -> web.StreamResponse:
         form = forms.read(await request.read(), ScaleForm)
         await self._omni.scale(form.stage, form.replicas)
-        return answer(self._serving.state_form())
+        return answer(state_form(self._omni))

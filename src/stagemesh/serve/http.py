@@ -31,7 +31,7 @@ from stagemesh.runtime.outputs import StageProgress
 from stagemesh.runtime.running import Running
 from stagemesh.serve import forms
 from stagemesh.serve.forms import GenerateForm, Json
-from stagemesh.serve.state import Serving
+from stagemesh.serve.state import can_serve, health_form
 
 _JSON: Final = "application/json"
 _RETRY_AFTER_S: Final = 1
@@ -44,10 +44,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Api:
     """The routes over one running system."""
 
-    def __init__(self, omni: AsyncOmni, serving: Serving, *, token: str | None = None) -> None:
+    def __init__(self, omni: AsyncOmni, token: str | None = None) -> None:
         """With `token` every request for work must bear it."""
         self._omni = omni
-        self._serving = serving
         self._token = token
 
     def app(self, max_request_bytes: int) -> web.Application:
@@ -68,28 +67,26 @@ class Api:
         return await handler(request)
 
     async def _health(self, _request: web.Request) -> web.StreamResponse:
-        state = self._serving.health()
-        return answer(
-            state.form(), HTTPStatus.OK if state.can_serve else HTTPStatus.SERVICE_UNAVAILABLE
-        )
+        health = self._omni.health()
+        status = HTTPStatus.OK if can_serve(health) else HTTPStatus.SERVICE_UNAVAILABLE
+        return answer(health_form(health), status)
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         form = forms.read(await request.read(), GenerateForm)
         news: asyncio.Queue[StageProgress] = asyncio.Queue()
-        with self._serving.request():
-            running = self._omni.submit(
-                forms.prompt_of(form),
-                sampling_params=form.sampling_params,
-                request_id=form.request_id,
-                timeout_s=form.timeout_s,
-                on_progress=news.put_nowait if form.stream and form.progress else None,
-            )
-            try:
-                if form.stream:
-                    return await _streamed(request, running, news)
-                return await _whole(running)
-            finally:
-                running.close()
+        running = self._omni.submit(
+            forms.prompt_of(form),
+            sampling_params=form.sampling_params,
+            request_id=form.request_id,
+            timeout_s=form.timeout_s,
+            on_progress=news.put_nowait if form.stream and form.progress else None,
+        )
+        try:
+            if form.stream:
+                return await _streamed(request, running, news)
+            return await _whole(running)
+        finally:
+            running.close()
 
 
 @web.middleware
@@ -120,21 +117,26 @@ async def _streamed(
     request: web.Request, running: Running, news: asyncio.Queue[StageProgress]
 ) -> web.StreamResponse:
     events = _Events(running, news)
-    first = await events.next()
-    response = web.StreamResponse(
-        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-    )
-    await response.prepare(request)
     try:
+        first = await events.next()
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        )
+        await response.prepare(request)
         await response.write(first)
-        while not events.ended:
-            await response.write(await events.next())
-    except StagemeshError as error:
-        await response.write(forms.event("error", forms.error_form(error)))
+        await _write_rest(response, events)
     finally:
         events.close()
     await response.write_eof()
     return response
+
+
+async def _write_rest(response: web.StreamResponse, events: _Events) -> None:
+    try:
+        while not events.ended:
+            await response.write(await events.next())
+    except StagemeshError as error:
+        await response.write(forms.event("error", forms.error_form(error)))
 
 
 class _Events:

@@ -1,8 +1,8 @@
 """The server: listens before it loads, serves until it is told to stop, drains, stops everything.
 
 A port that is taken is found before a weight is loaded. While stages load, `/health` says so. The
-first `stop` drains: nothing more is taken, what runs has `shutdown_timeout_s` to end. The second
-one ends everything at once.
+first `stop` drains: nothing more is taken, and what runs has the plan's `shutdown_timeout` to end.
+The second one ends everything at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.serve.control import Control
 from stagemesh.serve.http import Api
 from stagemesh.serve.sockets import control_path, listen_at, listen_on
-from stagemesh.serve.state import Phase, Serving
 from stagemesh.spec.frozen import frozen
 
 _log: Final = logging.getLogger(__name__)
@@ -39,8 +38,6 @@ class ServeOptions:
     """What requests for work must bear; never shown."""
     control: Path | None = None
     """The control socket; beside those of other servers unless given."""
-    shutdown_timeout_s: float = 30.0
-    """How long what runs may take to end once the server is told to stop."""
     max_request_bytes: int = 256 * 1024 * 1024
     """Longest body of a request."""
 
@@ -65,7 +62,6 @@ class Server:
         self._stop = asyncio.Event()
         self._runners: list[web.AppRunner] = []
         self._control: Path | None = None
-        self.serving: Final = Serving(self._omni)
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until `stop`; everything that was started is stopped when this returns.
@@ -76,10 +72,10 @@ class Server:
         try:
             listening = await self._listen()
             if await self._started():
-                self.serving.phase = Phase.SERVING
                 on_ready(listening)
                 await self._stop.wait()
-                await self._drain()
+                if not await self._omni.drain():
+                    _log.warning("requests that did not end in time are given up")
         finally:
             await self._close()
 
@@ -93,10 +89,10 @@ class Server:
     async def _listen(self) -> Listening:
         public = listen_on(self._options.host, self._options.port)
         host, port = public.getsockname()[:2]
-        api = Api(self._omni, self.serving, token=self._options.token)
+        api = Api(self._omni, self._options.token)
         await self._serve(api.app(self._options.max_request_bytes), public)
         path = self._options.control or control_path(port)
-        await self._serve(Control(self._omni, self.serving).app(), listen_at(path))
+        await self._serve(Control(self._omni).app(), listen_at(path))
         self._control = path
         shown = f"[{host}]" if ":" in host else host
         return Listening(url=f"http://{shown}:{port}", control=path)
@@ -122,13 +118,7 @@ class Server:
                 task.cancel()
             await asyncio.wait((start, stop))
 
-    async def _drain(self) -> None:
-        self.serving.phase = Phase.DRAINING
-        if not await self.serving.drained(self._options.shutdown_timeout_s):
-            _log.warning("`%d` requests did not end in time", self.serving.active)
-
     async def _close(self) -> None:
-        self.serving.phase = Phase.DRAINING
         try:
             await self._omni.close()
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from stagemesh.plan.setup import RecoveryPlan, StageSetup
 from stagemesh.plan.values import (
     CheckpointPlan,
     DevicesPlan,
@@ -39,6 +40,8 @@ class FakeStage:
     """Its default request parameters."""
     sources: tuple[int, ...] | None = None
     """Stages that feed it; the one before it unless given."""
+    recovery: RecoveryPlan = field(default_factory=RecoveryPlan)
+    """What happens when a replica of it dies or hangs."""
 
 
 def stage_plan(number: int, stage: FakeStage) -> StagePlan:
@@ -70,6 +73,7 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         model_subdir=".",
         loader=None,
         values={},
+        setup=StageSetup(recovery=stage.recovery),
     )
 
 

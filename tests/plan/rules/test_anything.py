@@ -8,7 +8,7 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stagemesh.config.kind_fields import Diffusion, EveryKind, Llm
+from stagemesh.config.kind_fields import Diffusion, EveryKind, Llm, Recovery
 from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.spec.duplex import DuplexModel
 from tests.plan.rules.toys import AR, DIT, Toy, chain
@@ -35,7 +35,7 @@ ENTRY: Final = st.dictionaries(
         [
             "devices", "env", "num_replicas", "tensor_parallel_size", "ulysses_degree",
             "default_sampling_params", "async_chunk",
-            *(item.name for kind in (EveryKind, Llm, Diffusion) for item in fields(kind)),
+            *(item.name for kind in (EveryKind, Recovery, Llm, Diffusion) for item in fields(kind)),
         ]
     ),
     VALUES,

@@ -11,7 +11,15 @@ from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.place import Placement
 from stagemesh.plan.sessions import SessionPlan
-from stagemesh.plan.setup import Executor, KernelsPlan, MpsPlan, NumaPlan, Runner, SharePlan
+from stagemesh.plan.setup import (
+    Executor,
+    KernelsPlan,
+    MpsPlan,
+    NumaPlan,
+    RecoveryPlan,
+    Runner,
+    SharePlan,
+)
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan, WeightTransferPlan
 from stagemesh.spec.diagnostic import Diagnostic
@@ -100,6 +108,8 @@ class Ruling:
     """Memory shares of the stages that have one."""
     kernels: Mapping[int, KernelsPlan] = field(default_factory=dict)
     """Kernels of every stage."""
+    recoveries: Mapping[int, RecoveryPlan] = field(default_factory=dict)
+    """What happens when a replica of each stage dies or hangs."""
 
 
 Rule: TypeAlias = Callable[[RuleContext], Ruling]

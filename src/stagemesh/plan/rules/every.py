@@ -14,6 +14,7 @@ from stagemesh.plan.rules.kernels import kernels
 from stagemesh.plan.rules.lora import lora
 from stagemesh.plan.rules.mps import mps
 from stagemesh.plan.rules.numa import numa
+from stagemesh.plan.rules.recovery import recovery
 from stagemesh.plan.rules.runner import runner
 from stagemesh.plan.rules.session import session
 from stagemesh.plan.rules.shares import shares
@@ -32,6 +33,7 @@ RULES: Final[tuple[Rule, ...]] = (
     chunks,
     endpoints,
     weights,
+    recovery,
 )
 """Every rule; their order is that of their messages and of nothing else."""
 
@@ -55,6 +57,7 @@ def every_rule(context: RuleContext) -> Ruling:
         mps=_joined(each.mps for each in ruled),
         shares=_joined(each.shares for each in ruled),
         kernels=_joined(each.kernels for each in ruled),
+        recoveries=_joined(each.recoveries for each in ruled),
     )
 
 
@@ -71,4 +74,5 @@ def setup_of(ruled: Ruling, stage_id: int) -> StageSetup:
         mps=ruled.mps.get(stage_id),
         share=ruled.shares.get(stage_id),
         kernels=ruled.kernels.get(stage_id, KernelsPlan()),
+        recovery=ruled.recoveries[stage_id],
     )

@@ -48,7 +48,14 @@ class Router:
         assert self._in_flight[replica] > 0, f"replica {replica} has nothing to release"
         self._in_flight[replica] -= 1
 
-    def down(self, replica: int) -> None:
+    def join(self, replica: int) -> None:
+        """It takes requests from now on; what is still bound to that number stays counted."""
+        missing = replica + 1 - len(self._up)
+        self._in_flight += [0] * missing
+        self._up += [False] * missing
+        self._up[replica] = True
+
+    def leave(self, replica: int) -> None:
         """Give that replica nothing more; what is bound to it is still to be released."""
         self._up[replica] = False
 

@@ -1,0 +1,86 @@
+"""Asks every replica once a second how it is: finds those that hang, and ends them.
+
+One timer for all of them, so that an idle system wakes once a second, and each stage with it. What
+loads is not asked: a library may hold the interpreter for many seconds while it is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from stagemesh.runtime.health import ReplicaState
+from stagemesh.runtime.process import StageProcess
+from stagemesh.runtime.pulse import Pulse
+from stagemesh.runtime.replica import Member, ReplicaId
+
+INTERVAL_S: Final = 1.0
+"""Time between two questions."""
+NUM_SILENT: Final = 5
+"""Questions without an answer after which a replica gets no more requests."""
+NUM_DEAD: Final = 15
+"""Questions without an answer after which it is ended."""
+_log: Final = logging.getLogger(__name__)
+
+
+class Routes(Protocol):
+    """Whoever gives requests to replicas."""
+
+    def hold(self, where: ReplicaId) -> None:
+        """Give a replica nothing more for now."""
+        ...
+
+    def resume(self, where: ReplicaId) -> None:
+        """It takes requests again."""
+        ...
+
+
+class Monitor:
+    """Watches replicas that serve."""
+
+    def __init__(self, members: Iterable[Member], routes: Routes) -> None:
+        """Begin; `members` are those that there are at the time."""
+        self._members = members
+        self._routes = routes
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(INTERVAL_S, self._tick)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL_S, self._tick)
+        for member in self._members:
+            process = member.running
+            if process is not None and member.state in _WATCHED:
+                process.ping()
+                self._judge(member, process)
+
+    def _judge(self, member: Member, process: StageProcess) -> None:
+        limit = member.stage.setup.recovery.step_timeout
+        if (why := _hangs(process.pulse, NUM_DEAD, 2 * limit)) is not None:
+            process.lost(why)
+            return
+        member.reason = _hangs(process.pulse, NUM_SILENT, limit)
+        if member.reason is not None and member.state is ReplicaState.SERVING:
+            member.state = ReplicaState.UNHEALTHY
+            self._routes.hold(member.where)
+            _log.warning("%s gets no requests: %s", process.name, member.reason)
+        elif member.reason is None and member.state is ReplicaState.UNHEALTHY:
+            member.state = ReplicaState.SERVING
+            self._routes.resume(member.where)
+            _log.warning("%s takes requests again", process.name)
+
+
+_WATCHED: Final = (ReplicaState.SERVING, ReplicaState.UNHEALTHY)
+
+
+def _hangs(pulse: Pulse, num_missed: int, step_s: float) -> str | None:
+    if pulse.missed >= num_missed:
+        return f"it has not answered for {pulse.missed * INTERVAL_S:g} s"
+    if pulse.step_s >= step_s:
+        return f"its engine has been in one step for {pulse.step_s:.1f} s"
+    return None

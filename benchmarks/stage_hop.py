@@ -25,7 +25,7 @@ from stagemesh.connectors import _arena
 from stagemesh.plan.values import EdgePlan
 from stagemesh.runtime import messages
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
-from stagemesh.runtime.messages import Ack, Chunk, Key, Message
+from stagemesh.runtime.messages import NOTHING, Ack, Attached, Chunk, Key, Message
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.payload import Buffer, Payload
@@ -116,9 +116,9 @@ def consume(sock: socket.socket) -> None:
     async def run() -> None:
         gone = asyncio.Event()
 
-        def on_message(message: Message, fds: tuple[int, ...]) -> None:
+        def on_message(message: Message, attached: Attached) -> None:
             assert isinstance(message, Chunk)
-            payload = edge.take(message, fds)
+            payload = edge.take(message, attached)
             assert payload.buffers[0].data[0] >= 0
             payload.release()
 
@@ -139,9 +139,9 @@ def counting() -> Iterator[list[int]]:
         copied.append(data.nbytes)
         arena_write(arena, offset, data)
 
-    def encode(message: Message, num_fds: int = 0) -> bytes:
-        frame = frame_encode(message, num_fds)
-        copied.append(len(frame))
+    def encode(message: Message, num_fds: int = 0, num_bulk: int = 0) -> bytes:
+        frame = frame_encode(message, num_fds, num_bulk)
+        copied.append(len(frame) + num_bulk)
         return frame
 
     with (
@@ -158,9 +158,9 @@ async def edge_times(sock: socket.socket, size: int) -> list[float]:
     done = asyncio.Event()
     payload = payload_of(size)
 
-    def on_message(message: Message, fds: tuple[int, ...]) -> None:
+    def on_message(message: Message, attached: Attached) -> None:
         assert isinstance(message, Ack)
-        assert not fds
+        assert attached is NOTHING
         edge.acknowledged(message.number)
         times.append((time.perf_counter() - began) * 1e6)
         if len(times) == repetitions(size) + WARM_UP:

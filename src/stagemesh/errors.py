@@ -6,6 +6,7 @@ StagemeshError
 │   ├── AxisTranslationError  the axes of one stage do not make a layout
 │   └── StrategyApplyError    strategies do not fit the model, its stages or the devices
 ├── StartupError          a stage could not be brought up; everything already started was stopped
+├── ConnectorError        a payload could not be carried for want of memory or of a service
 ├── RequestError          one request failed; others go on
 │   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
 │   ├── StageFailedError      a stage reported a failure or its process died
@@ -65,6 +66,13 @@ class StartupError(StagemeshError):
         """`stage` is the name of the stage that failed, when one is to blame."""
         self.stage = stage
         super().__init__(message)
+
+
+class ConnectorError(StagemeshError, ValueError):
+    """A payload could not be carried: memory or a service is missing now. Others may pass."""
+
+    code = "RT030"
+    help = "free memory or descriptors, or start the service that the message names"
 
 
 class RequestError(StagemeshError):

@@ -175,10 +175,10 @@ def test_hsdp_shards_times_replicas_make_the_world(options: dict[str, object]) -
 
 @pytest.mark.parametrize(
     "options",
-    [{"shard": 3}, {"replicate": 3}, {"shard": -2, "replicate": -2}, {"replicate": 0}],
+    [{"shard": 3}, {"replicate": 3}, {"shard": 2}, {"shard": 4, "replicate": 4}],
 )
 def test_hsdp_refuses_factors_that_do_not_make_its_size(options: dict[str, object]) -> None:
-    """Both are counts from 1."""
+    """The product is what counts."""
     found, _ = look("hsdp", {"hsdp": 4}, world=4, options=options)
     assert [finding.code for finding in found] == ["AX037"]
 

@@ -119,9 +119,12 @@ def test_hash_fills_in_its_key_and_its_bound(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dp", "stage_replica"])
 def test_key_and_bound_are_refused_without_hash(name: str) -> None:
-    """Each is told at its own place."""
-    assert look(name, {}, key="user", load_bound=2.0) == (["AX048 key", "AX048 load_bound"], [])
-    assert look(name, {}, Policy.HASH, key="user", load_bound=2.0) == ([], [])
+    """Together, as one word makes both well; one receiver is another matter (AX012)."""
+    two: dict[str, object] = {"sizes": {name: 2}}
+    assert look(name, two, key="user", load_bound=2.0) == (["AX048 key"], [])
+    assert look(name, two, load_bound=2.0) == (["AX048 load_bound"], [])
+    assert look(name, two, Policy.HASH, key="user", load_bound=2.0) == ([], [])
+    assert look(name, {}, key="user", load_bound=2.0) == ([], [])
 
 
 @pytest.mark.parametrize(("local", "codes"), [(None, []), (4, []), (1, ["AX047 local"])])

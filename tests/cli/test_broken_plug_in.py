@@ -39,3 +39,5 @@ def test_a_plug_in_that_cannot_be_loaded_is_named(
     assert (done.returncode, done.stderr) == (1, "")
     [found] = json.loads(done.stdout)["diagnostics"]
     assert found["message"] == f"plug-in `broken` (broken_axis) {reason}"
+    assert found["code"] == "CF090"
+    assert "remove the package" in found["help"]

@@ -45,6 +45,29 @@ def test_a_code_is_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_axis_alone_lists_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `list axes` does, and says how one is explained."""
+    assert main(["list", "axes", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert data(capsys, "axis") == listed
+    assert main(["explain", "axis"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith("next: `stagemesh explain axis NAME` tells all of one\n")
+    assert "sp_ulysses" in shown
+
+
+def test_an_axis_in_other_letters_is_told_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Case alone is never the reason why nothing is near."""
+    for arguments, meant in (
+        (("axis", "TP"), "did you mean `tp`?"),
+        (("thinker.TP", *LAYOUT), "did you mean `thinker.tp`?"),
+        (("MAX_NUM_SEQS",), "did you mean `max_num_seqs`?"),
+    ):
+        [found] = data(capsys, *arguments, code=1)["diagnostics"]
+        assert found["code"] == "CL021"
+        assert found["help"].startswith(meant)
+
+
 def test_an_axis_is_all_that_is_known_about_it(capsys: pytest.CaptureFixture[str]) -> None:
     """One key for each row of its screen."""
     found = data(capsys, "axis", "stage_pp")["axis"]

@@ -135,9 +135,41 @@ def test_unknown_flags_are_told_together_and_as_data(capsys: pytest.CaptureFixtu
 
 
 def test_a_command_without_fields_lists_its_own_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    """There is nothing that `--set` could give."""
-    assert main(["list", "axes", "--quiet"]) == 2
-    assert "help: allowed here: `--debug`, `--help`, `--json`, `-h`" in capsys.readouterr().err
+    """There is nothing that `--set` could give, and no flag of an axis."""
+    for flag in ("--quiet", "--tp", "--cp"):
+        assert main(["list", "axes", flag]) == 2
+        assert "help: `--help` lists the flags of this command" in capsys.readouterr().err
+
+
+SHORT = {
+    "--tp": "did you mean `--tensor-parallel-size`?",
+    "--dp": "did you mean `--data-parallel-size`?",
+    "--pp": "did you mean `--pipeline-parallel-size`?",
+    "--ep": "did you mean `--enable-expert-parallel`?",
+    "--cfg": "did you mean `--cfg-parallel-size`?",
+    "--hsdp": "did you mean `--use-hsdp`?",
+    "--cp": "the axis has no flag: write `--set STAGE.cp=N`, or a strategy file",
+    "--sp": "did you mean `--ring-degree` or `--ulysses-degree`?",
+    "--vae": "did you mean `--vae-patch-parallel-size`?",
+    "--tp-size": "did you mean `--tensor-parallel-size`?",
+    "--tp_size": "did you mean `--tensor-parallel-size`?",
+    "-tp": "did you mean `--tensor-parallel-size`?",
+    "--TP": "did you mean `--tensor-parallel-size`?",
+    "--Max-Num-Seqs": "did you mean `--max-num-seqs`?",
+    "--max-model": "did you mean `--max-model-len`?",
+    "--max-num": "did you mean `--max-num-seqs` or `--max-num-batched-tokens`?",
+    "--GPUs": "`--devices N` says how many devices there are",
+}
+
+
+@pytest.mark.parametrize(("typed", "help_text"), SHORT.items())
+def test_short_names_and_other_letters_lead_to_the_flag(
+    typed: str, help_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of axes, beginnings of flags, and what differs in case alone."""
+    assert main(["plan", "m", typed, "2", "--json"]) == 2
+    [found] = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert found["help"] == help_text
 
 
 def test_flags_that_are_said_otherwise_do_not_exist() -> None:

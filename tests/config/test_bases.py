@@ -160,8 +160,8 @@ def test_the_highest_file_names_the_pipeline(show: Show) -> None:
         ),
         (
             {"deploy.yaml": "base_config: model\n"},
-            "CF001 model: cannot be read: is a directory",
-            "None",
+            "CF016 deploy.yaml:1:14: base file `model` is a folder",
+            "of the files that ship with models: ",
         ),
         (
             {"deploy.yaml": "base_config: base.yaml\n", "base.yaml": "pipeline: ["},
@@ -200,7 +200,7 @@ def test_a_deploy_file_that_is_not_there_is_told_with_the_names_that_ship(show: 
     assert (found.code, str(found.origin)) == ("CF001", "shwo")
     assert "did you mean `show`?" in str(found.help)
     (found,) = show.load("sub/show").diagnostics
-    assert (found.code, found.help) == ("CF001", None)
+    assert (found.code, found.help) == ("CF001", "the folder `sub` does not exist")
 
 
 def test_a_name_that_two_models_ship_is_not_guessed(

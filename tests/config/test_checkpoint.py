@@ -121,8 +121,25 @@ def test_the_deploy_file_names_the_pipeline_first_of_all(speech: Speech) -> None
     assert loaded.checkpoint is None
 
 
-@pytest.mark.parametrize("model", ["nothing", "a/b/c", "", "x" * 5000, "nul\0", "..x", "model2"])
-def test_a_model_that_is_nowhere_lists_where_it_could_be(speech: Speech, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("nothing", ""),
+        ("a/b/c", "the folder `a/b` does not exist; "),
+        ("cache/x", "no folder in `cache` has a name near it; "),
+        ("cache/othr", "did you mean `cache/other`? "),
+        ("", ""),
+        ("x" * 5000, ""),
+        ("nul\0", ""),
+        ("..x", ""),
+        ("model2", "did you mean `model`? "),
+        ("OTHER", "did you mean `other`? "),
+        ("spech", "did you mean `speech`? "),
+    ],
+)
+def test_a_model_that_is_nowhere_lists_where_it_could_be(
+    speech: Speech, model: str, meant: str
+) -> None:
     """The cache and what it holds are named, and how to assemble what can be."""
     (speech.folder / "cache" / "other").mkdir(parents=True)
     loaded = find(model)
@@ -131,9 +148,27 @@ def test_a_model_that_is_nowhere_lists_where_it_could_be(speech: Speech, model: 
     assert found.message.endswith("is neither a folder nor an assembled checkpoint")
     assert len(found.message) <= 100
     assert str(found.help) == (
-        "give an existing folder, or an assembled checkpoint"
+        f"{meant}give an existing folder, or an assembled checkpoint"
         f" (in `{speech.folder}/cache`: `other`); `stagemesh demo-checkpoint` assembles `speech`"
     )
+
+
+def test_a_file_is_told_what_it_was_meant_to_be(speech: Speech) -> None:
+    """The folder of a checkpoint's configuration, or a saved plan; nothing for any other."""
+    plan = speech.folder / "plan.json"
+    plan.write_text('{"version": 1, "pipeline": "speech"}', encoding="utf-8")
+    (speech.folder / "notes.txt").write_text("", encoding="utf-8")
+    told = {}
+    for model in ("model/config.json", "plan.json", "notes.txt"):
+        (found,) = find(model).diagnostics
+        assert (found.code, found.origin and found.origin.source) == ("MD002", "MODEL")
+        told[model] = found.help
+    assert told == {
+        "model/config.json": "name the folder that holds it: `model`",
+        "plan.json": "it is a saved plan: `stagemesh run plan.json` runs it, `explain` and `diff`"
+        " read it",
+        "notes.txt": None,
+    }
 
 
 def test_what_is_assembled_needs_no_command(speech: Speech) -> None:

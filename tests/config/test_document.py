@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from stagemesh.config import document as document_module
+from stagemesh.config import opened as opened_module
 from stagemesh.config.document import (
-    MAX_BYTES,
     Document,
     Findings,
     Source,
@@ -18,6 +18,7 @@ from stagemesh.config.document import (
     read_mapping,
     read_yaml,
 )
+from stagemesh.config.opened import MAX_BYTES
 from stagemesh.config.tree import MAX_DEPTH, MAX_VALUES, quoted
 from stagemesh.spec.origin import Layer
 from tests.config.speech import shown
@@ -96,10 +97,15 @@ def test_anchors_and_merge_keys_work_and_own_keys_win() -> None:
         ("a: {<<: 3}\n", "CF005 x.yaml:1:9: `<<` takes another mapping, or a list of them"),
         ("a: !!python/name:os.system x\n", "CF005 x.yaml:1:4: tag `!!python/name:os.system` is"),
         ("a: !!set {b}\n", "CF005 x.yaml:1:4: tag `!!set` is not supported"),
-        ("a: !!int b\n", "CF005 x.yaml:1:4: `b` is no valid int"),
-        ("a: !!bool b\n", "CF005 x.yaml:1:4: `b` is no valid bool"),
-        ("a: !!int ''\n", "CF005 x.yaml:1:4: `` is no valid int"),
-        ("a: !!float ''\n", "CF005 x.yaml:1:4: `` is no valid float"),
+        ("a: !!int b\n", "CF005 x.yaml:1:4: tag `!!int` is not supported"),
+        ("a: !!str 5\n", "CF005 x.yaml:1:4: tag `!!str` is not supported"),
+        ("a: ! 5\n", "CF005 x.yaml:1:4: tag `!!int` is not supported"),
+        ("a: &b !!null ''\n", "CF005 x.yaml:1:4: tag `!!null` is not supported"),
+        ("!!str a: 1\n", "CF005 x.yaml:1:1: tag `!!str` is not supported"),
+        ("a: !!map {b: 1}\n", "CF005 x.yaml:1:4: tag `!!map` is not supported"),
+        ("a: !!seq [b]\n", "CF005 x.yaml:1:4: tag `!!seq` is not supported"),
+        ("a: {!!merge b: {c: 1}}\n", "CF005 x.yaml:1:5: tag `!!merge` is not supported"),
+        ("a: 0x_\n", "CF005 x.yaml:1:4: `0x_` is no valid int"),
         ("a: " + "1:" * 90 + "1\n", "CF005 x.yaml:1:4: `1:1:1:1:"),
         ("a: 9223372036854775808\n", "CF005 x.yaml:1:4: a whole number must fit into 64 bits"),
         ("a: -0x8000000000000001\n", "CF005 x.yaml:1:4: a whole number must fit into 64 bits"),
@@ -295,7 +301,7 @@ def test_a_pipe_into_which_nobody_writes_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing hangs: neither opening nor reading it."""
-    monkeypatch.setattr(document_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(opened_module, "PATIENCE_S", 0.05)
     os.mkfifo(tmp_path / "fifo")
     findings: Findings = []
     assert read_yaml(tmp_path / "fifo", SOURCE, findings) is None

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagemesh.config.check import hints
-from stagemesh.config.document import MAX_BYTES, Findings, Source, read_yaml
+from stagemesh.config.document import Findings, Source, read_yaml
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import Loaded, load
+from stagemesh.config.opened import MAX_BYTES
 from stagemesh.config.schema import PLATFORMS, DeployFile, StageEntry
 from stagemesh.config.validate import check_files
 from stagemesh.plan.diagnostics import diagnostics_json, diagnostics_text

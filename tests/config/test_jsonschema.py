@@ -228,6 +228,11 @@ class Colour(Enum):
         (tuple[str, ...], {"type": "array", "items": {"type": "string"}}),
         (dict[str, float], {"type": "object", "additionalProperties": {"type": "number"}}),
         (Annotated[int, Range(maximum=2), "note"], {"type": "integer", "maximum": 2}),
+        (Annotated[float, Range(above=0)], {"type": "number", "exclusiveMinimum": 0}),
+        (
+            Annotated[int, Range(minimum=1, also=-1)],
+            {"type": "integer", "anyOf": [{"const": -1}, {"minimum": 1}]},
+        ),
         (
             Annotated[str, Pattern(regex="a|b", example="a")],
             {"type": "string", "pattern": "^(a|b)$"},

@@ -20,6 +20,9 @@ MASTER = "--omni-master-address h --omni-master-port 1"
         f"--stage-id mid {MASTER}",
         f"--stage-id 2 --headless {MASTER} --omni-replica-address 10.0.0.2",
         f"--stage-id 2 {MASTER} --omni-dp-size-local 2",
+        f"--stage-id 0 {MASTER} --omni-token-file token",
+        f"--stage-id 0 {MASTER} --insecure-no-token",
+        f"--stage-id 0 {MASTER} --omni-tls-cert c --omni-tls-key k --omni-tls-ca a",
         "--omni-dp-size-local 1",
         "--api-server-count 1",
         "--worker-backend ray --ray-address auto",
@@ -61,6 +64,11 @@ def test_what_was_given_is_in_the_plan_with_its_origin(tmp_path: Path) -> None:
             "`--headless` needs `--omni-master-address` and `--omni-master-port`",
         ),
         ("-ora h", "`-ora` needs `--headless`"),
+        ("--omni-token-file t", "`--omni-token-file` needs `--omni-master-address`"),
+        (
+            f"--omni-tls-ca a {MASTER}",
+            "`--omni-tls-ca` needs `--omni-tls-cert` and `--omni-tls-key`",
+        ),
         ("--omni-dp-size-local 2", "`--omni-dp-size-local` needs `--stage-id`"),
         ("--ray-address h", "`--ray-address` needs `--worker-backend`"),
         (

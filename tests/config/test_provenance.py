@@ -119,7 +119,11 @@ def test_what_was_cleared_in_between_is_remembered(show: Show) -> None:
     ]
     member = said(loaded, "thinker", "env.A")
     assert isinstance(member, Sourced)
-    assert chain(member) == [("c", "stage_overrides")]
+    assert chain(member) == [
+        ("c", "stage_overrides"),
+        (None, "deploy.yaml:2:39"),
+        ("b", "base.yaml:1:45"),
+    ]
     assert said(show.load(), "thinker", "share") is UNSET
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -56,6 +57,8 @@ class ShelfReceiver:
 
     def get(self, ticket: Ticket) -> Payload:
         """Look the ticket up."""
+        for fd in ticket.fds:
+            os.close(fd)
         if ticket.body not in _SHELF or ticket.fds:
             raise ValueError("nothing lies there")
         left = [ticket.number]
@@ -109,7 +112,7 @@ def _references_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
         "forgetful": ForgetfulSender,
     }
     monkeypatch.setattr(
-        "stagemesh.testing.connector_conformance.resolve", lambda reference: found[reference]
+        "stagemesh.testing.connector_edge.resolve", lambda reference: found[reference]
     )
 
 

@@ -24,7 +24,8 @@ class TestSharedMemory(ConnectorConformance):
     """The common suite."""
 
     spec = CONNECTOR
-    options = OPTIONS
+    options = SharedMemoryOptions(arena_bytes=256 * 1024, giant_bytes=16 * 1024 * 1024)
+    limit = ("giant_bytes", 16 * 1024 * 1024)
 
 
 def test_a_small_payload_needs_no_memory_file() -> None:

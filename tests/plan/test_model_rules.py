@@ -149,7 +149,7 @@ def test_a_size_that_a_flag_leaves_open_points_to_the_flag(tmp_path: Path) -> No
     """`ep` takes its size from other axes."""
     deploy = {
         "pipeline": "toy",
-        "stages": [{"stage_id": 0, "enable_expert_parallel": True}],
+        "stages": [{"stage_id": 0, "enable_expert_parallel": True, "data_parallel_size": 2}],
     }
     finding = ModelFinding(code="TY001", message="no", stage="a", field="ep")
     [told] = made(tmp_path, lambda _view: [finding], deploy).diagnostics

@@ -137,7 +137,7 @@ def test_eight_imaginary_devices_are_filled_in_stage_order() -> None:
     assert placed == [[0, 1], [2], [3]]
     text = plan_text(made.plan)
     assert "8 imaginary H200 devices, 131.3 GiB each" in text
-    assert text.count("automatic") == 2
+    assert text.count("--stage-overrides") == 3  # who took back the devices of the deploy file
 
 
 def test_wrong_files_and_wrong_devices_are_told_together() -> None:

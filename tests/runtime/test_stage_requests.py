@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
@@ -13,7 +12,9 @@ from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
 from stagemesh.runtime.inbox import Add, Append, Command, Forget, Inbox, Pause, Resume
 from stagemesh.runtime.messages import (
+    NOTHING,
     Ack,
+    Attached,
     Cancelled,
     Chunk,
     Failed,
@@ -41,11 +42,13 @@ class Recorder:
 
     def __init__(self) -> None:
         """Nothing was sent."""
-        self.sent: list[tuple[Message, tuple[int, ...]]] = []
+        self.sent: list[tuple[Message, Attached]] = []
 
-    def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+    def send(
+        self, message: Message, fds: tuple[int, ...] = (), bulk: Sequence[memoryview] = ()
+    ) -> None:
         """Write down."""
-        self.sent.append((message, fds))
+        self.sent.append((message, Attached(fds=fds, bulk=tuple(bulk))))
 
     def chunks(self) -> list[Chunk]:
         """The chunks among what was sent."""
@@ -74,9 +77,9 @@ class Desk:
     def feed(self, payload: Payload, key: Key = KEY, *, last: bool = False) -> None:
         """An input comes from upstream."""
         assert self.source.send(key, payload, last=last)
-        message, fds = self.upstream.sent.pop()
+        message, attached = self.upstream.sent.pop()
         assert isinstance(message, Chunk)
-        self.requests.chunk(self.into, message, fds)
+        self.requests.chunk(self.into, message, attached)
 
     def say(self, *, last: bool = False, key: Key = KEY) -> None:
         """The engine says something."""
@@ -103,9 +106,8 @@ class Desk:
         for edge in (self.out, self.source, self.into):
             edge.close()
         for recorder in (self.downstream, self.upstream):
-            for _, fds in recorder.sent:
-                for fd in fds:
-                    os.close(fd)
+            for _, attached in recorder.sent:
+                attached.close()
 
     @staticmethod
     def _as_stream(recorder: Recorder) -> Stream:
@@ -178,7 +180,9 @@ def test_an_early_input_brings_the_memory_of_its_edge(desk: Desk) -> None:
 
 def test_an_early_input_that_is_no_good_fails_its_request_when_it_comes(desk: Desk) -> None:
     """What follows it is given back."""
-    desk.requests.chunk(desk.into, Chunk(key=KEY, seq=0, number=7, body=b"bad", last=False), ())
+    desk.requests.chunk(
+        desk.into, Chunk(key=KEY, seq=0, number=7, body=b"bad", last=False), NOTHING
+    )
     desk.feed(payload_of(10))
     desk.submit()
     desk.over(Cancelled(key=KEY))
@@ -351,7 +355,7 @@ def test_a_ticket_that_is_no_good_is_still_acknowledged(desk: Desk) -> None:
     """The number of a malformed ticket goes back, and its request fails."""
     desk.submit()
     bad = Chunk(key=KEY, seq=0, number=77, body=b"nonsense", last=True)
-    desk.requests.chunk(desk.into, bad, ())
-    assert desk.answers.sent == [(Ack(number=77), ())]
+    desk.requests.chunk(desk.into, bad, NOTHING)
+    assert desk.answers.sent == [(Ack(number=77), NOTHING)]
     desk.over(Cancelled(key=KEY))
     assert isinstance(desk.told[0], Failed)

@@ -19,6 +19,9 @@ from stagemesh.spec.unset import UNSET
         (Range(minimum=1), 1, 0, ">= 1"),
         (Range(maximum=2), 2, 2.5, "<= 2"),
         (Range(minimum=0, maximum=1), 0.5, -0.1, "0 to 1"),
+        (Range(above=0), 1e-9, 0, "> 0"),
+        (Range(above=0, maximum=2), 2, 0, "> 0 and <= 2"),
+        (Range(minimum=1, also=-1), -1, 0, "-1 or >= 1"),
     ],
 )
 def test_a_range_holds_its_ends_and_says_them(

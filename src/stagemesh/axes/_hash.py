@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Protocol, TypeAlias, cast
 
@@ -46,18 +46,24 @@ def settle_hash(said: Said) -> Said:
 
 
 def check_hash(view: StackView, axis: str) -> Iterator[Finding]:
-    """Refuse key and bound where nothing is hashed."""
+    """Refuse key and bound where nothing is hashed; with one receiver nothing is spread at all."""
     options = cast("HashOptions", view.options)
-    if _is_hash(view.routing):
+    if view.size(axis) == 1 or _is_hash(view.routing):
         return
-    for name, value in (("key", options.key), ("load_bound", options.load_bound)):
-        if value is not None:
-            yield Finding(
-                code="AX048",
-                message=f"`{name}` of `{axis}` on `{view.stage}` needs `routing: hash`",
-                help=f"write `routing: hash`, or leave `{name}` out",
-                option=name,
-            )
+    given = {"key": options.key, "load_bound": options.load_bound}
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        listed = " and ".join(f"`{name}`" for name in names)
+        yield Finding(
+            code="AX048",
+            message=f"{listed} of `{axis}` on `{view.stage}` {_need(names)} `routing: hash`",
+            help=f"write `routing: hash`, or leave {listed} out",
+            option=names[0],
+        )
+
+
+def _need(names: Sequence[str]) -> str:
+    return "needs" if len(names) == 1 else "need"
 
 
 def _is_hash(routing: Routing) -> bool:

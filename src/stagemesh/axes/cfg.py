@@ -8,6 +8,7 @@ from typing import Annotated, Final, cast
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Combine, DuplicateWithCondTag
 from stagemesh.spec.pipeline import ExecutionType
@@ -24,6 +25,10 @@ class Options:
     """Guidance branches of one step; `M` ranks take them in turns, branch `i` on rank `i mod M`."""
 
 
+def _is_possible(facts: StageFacts) -> bool:
+    return facts.guidance is not False
+
+
 def _check(view: StackView) -> Iterator[Finding]:
     size, guidance = view.size("cfg"), view.facts.guidance
     branches = cast("Options", view.options).branches
@@ -31,11 +36,11 @@ def _check(view: StackView) -> Iterator[Finding]:
         return
     if guidance is None:
         view.skip(f"`cfg` of `{view.stage}`: the checkpoint does not say whether it takes guidance")
-    elif not guidance:
+    elif not _is_possible(view.facts):
         yield Finding(
             code="AX035",
             message=f"`cfg` needs a model with guidance, and `{view.stage}` takes none",
-            help="remove the `cfg` entry; `sp_ulysses` and `sp_ring` speed such a model up",
+            help="leave `cfg` out for this stage; `sp_ulysses` and `sp_ring` speed such a model up",
         )
         return
     if branches is None and size > _LEAST:
@@ -72,6 +77,7 @@ AXIS = Axis(
     mesh_position=1,
     deploy_fields=(DeployField(name="cfg_parallel_size"),),
     options=Options,
+    is_possible=_is_possible,
     needs=("a model that takes guidance", "at most as many ranks as `branches`"),
     check=_check,
     cuts=cuts(Part.BRANCHES),

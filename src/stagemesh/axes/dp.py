@@ -54,6 +54,7 @@ AXIS = Axis(
         DeployField(name="data_parallel_size_local", member="local"),
     ),
     options=Options,
+    about_size=frozenset({"local"}),
     needs=("`local` can only repeat its size",),
     settle=settle_hash,
     check=_check,

@@ -6,19 +6,26 @@ from collections.abc import Iterator
 
 from stagemesh.spec.axis import ENABLED, Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Broadcast, Union
 from stagemesh.spec.pipeline import ExecutionType
 
 
+def _is_possible(facts: StageFacts) -> bool:
+    return facts.num_experts != 0
+
+
 def _check(view: StackView) -> Iterator[Finding]:
     size, experts = view.size("ep"), view.facts.num_experts
+    if size == 1:
+        return
     if experts is None:
         view.skip(f"`ep` of `{view.stage}`: the checkpoint does not give the number of experts")
-    elif experts == 0:
+    elif not _is_possible(view.facts):
         yield Finding(
             code="AX032",
             message=f"`ep` needs a mixture of experts, and `{view.stage}` has none",
-            help="remove the `ep` entry",
+            help="leave `ep` out for this stage",
         )
     elif experts % size:
         yield Finding(
@@ -60,6 +67,7 @@ AXIS = Axis(
         ExecutionType.DIFFUSION: ("tp", "sp_ulysses", "sp_ring", "cfg", "dp"),
     },
     overlay=("dp", "cfg", "sp_ring", "sp_ulysses", "tp"),
+    is_possible=_is_possible,
     needs=("a mixture of experts, whose number divides by its size",),
     check=_check,
     cuts=cuts(Part.EXPERTS),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
 from stagemesh.spec.axis import (
     ENABLED,
@@ -20,6 +20,7 @@ from stagemesh.spec.axis import (
     StackView,
     WorldRole,
 )
+from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, Pieces
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import PartitionByHash, Union
@@ -32,9 +33,9 @@ _AUTO: Final = -1
 class Options:
     """Further keys of an `hsdp` entry."""
 
-    shard: int = _AUTO
+    shard: Annotated[int, Range(minimum=1, also=_AUTO)] = _AUTO
     """Ranks that share one copy of the weights; `-1` is `size` over `replicate`."""
-    replicate: int = 1
+    replicate: Annotated[int, Range(minimum=1)] = 1
     """Copies of the weights."""
 
 
@@ -49,7 +50,7 @@ def _settle(said: Said) -> Said | Finding:
         )
     if size is None:
         size = said.ranks if shard == _AUTO else shard * replicate
-    if shard == _AUTO and replicate > 0:
+    if shard == _AUTO:
         options = replace(options, shard=size // replicate)
     return replace(said, size=size, options=options)
 
@@ -57,7 +58,7 @@ def _settle(said: Said) -> Said | Finding:
 def _check(view: StackView) -> Iterator[Finding]:
     size, options = view.size("hsdp"), cast("Options", view.options)
     shard, replicate = options.shard, options.replicate
-    if min(shard, replicate) < 1 or shard * replicate != size:
+    if shard * replicate != size:
         yield Finding(
             code="AX037",
             message=f"`hsdp` shard `{shard}` x replicate `{replicate}` does not make size `{size}`",
@@ -75,7 +76,7 @@ def _check(view: StackView) -> Iterator[Finding]:
 def _shard(size: int, options: object) -> int:
     """Ranks that share one copy of the weights."""
     given = cast("Options", options)
-    return given.shard if given.shard > 0 else max(size // max(given.replicate, 1), 1)
+    return given.shard if given.shard > 0 else max(size // given.replicate, 1)
 
 
 def _cuts(size: int, options: object) -> Pieces:
@@ -119,6 +120,7 @@ AXIS = Axis(
         "dp": "ranks that gather one copy of the weights have to step together; use `replicate`",
     },
     options=Options,
+    about_size=frozenset({"shard", "replicate"}),
     settle=_settle,
     needs=(
         "its size is the number of ranks of the stage",

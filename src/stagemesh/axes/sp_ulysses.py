@@ -33,10 +33,12 @@ def _check(view: StackView) -> Iterator[Finding]:
     if options.mode == "strict":
         yield from _check_heads(view)
     elif options.a2a_permute:
+        permute, mode = view.name("a2a_permute"), view.name("mode")
         yield Finding(
             code="AX042",
-            message=f"`a2a_permute` of `sp_ulysses` on `{view.stage}` needs `mode: strict`",
-            help="write `mode: strict` (`ulysses_mode`), or leave `a2a_permute` out",
+            message=f"`{permute}` on `{view.stage}` needs `{mode}: strict`",
+            help=f"write `{mode}: strict`, or leave `{permute}` out: only where all ranks have"
+            " equally many heads can a layer take them in the order in which they arrive",
             option="a2a_permute",
         )
 
@@ -64,8 +66,8 @@ def _check_heads(view: StackView) -> Iterator[Finding]:
         yield Finding(
             code="AX034",
             message=f"`sp_ulysses` x `tp` = `{size * tp}` does not divide `{heads}` heads",
-            help=f"{each}choose sizes that divide, or leave `mode: strict` out: any head count"
-            " works then",
+            help=f"{each}choose sizes that divide, or leave `{view.name('mode')}: strict` out: any"
+            " head count works then",
             axes=("tp",),
         )
 
@@ -137,6 +139,7 @@ AXIS = Axis(
         DeployField(name="sequence_parallel_size", member="sequence_parallel_size"),
     ),
     options=Options,
+    about_size=frozenset({"sequence_parallel_size"}),
     needs=(
         "nothing; with `mode: strict`, heads divide by sp_ulysses x tp",
         "`a2a_permute` needs `mode: strict`",

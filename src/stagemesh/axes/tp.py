@@ -80,11 +80,11 @@ def _misfit(size: int, cut: _Cut, facts: StageFacts) -> str | None:
 
 def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
     """The text encoder of a diffusion stage lies over ranks that are there."""
-    folders = view.weight_folders
+    folders, name = view.weight_folders, view.name("text_encoder")
     if view.execution_type is not ExecutionType.DIFFUSION:
         yield Finding(
             code="AX044",
-            message=f"`text_encoder` of `tp` is for diffusion stages, and `{view.stage}` is none",
+            message=f"`{name}` is for diffusion stages, and `{view.stage}` is none",
             help="leave it out: the size of `tp` is that of the whole stage",
             option="text_encoder",
         )
@@ -92,14 +92,13 @@ def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
         yield Finding(
             code="AX046",
             message=f"`{view.stage}` has no text encoder to share over `{size}` ranks",
-            help="leave `text_encoder` out, or give it to the stage that encodes text",
+            help=f"leave `{name}` out, or give it to the stage that encodes text",
             option="text_encoder",
         )
     elif size > view.world:
         yield Finding(
             code="AX045",
-            message=f"`text_encoder` size `{size}` exceeds the `{view.world}` ranks of"
-            f" `{view.stage}`",
+            message=f"`{name}` `{size}` exceeds the `{view.world}` ranks of `{view.stage}`",
             help=f"choose a size up to `{view.world}`, or add ranks with an axis",
             option="text_encoder",
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stagemesh.cli._checkup import Check, State
-from stagemesh.config.environment import VARIABLES, cache_folder, check_environment
+from stagemesh.config.environment import TOKEN, VARIABLES, cache_folder, check_environment
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.registry import (
     AXES,
@@ -152,7 +152,8 @@ def environment_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     for found in check_environment(environ):
         yield Check(name=name, state=State.FAILURE, message=found.message, help=found.help)
     seen = [each for each in (*VARIABLES, *_SEEN) if each in environ]
-    listed = ", ".join(f"{each}={environ[each]}" for each in seen)
+    shown = {TOKEN: "(set)"}
+    listed = ", ".join(f"{each}={shown.get(each, environ[each])}" for each in seen)
     yield Check(name=name, state=State.OK, message=listed or "no variable is set that matters here")
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from stagemesh.cli._arguments import inputs_from
 from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text
-from stagemesh.config.document import Document, Findings, Source, read_yaml
+from stagemesh.config.document import Document, Findings, Source
 from stagemesh.config.host import read_host
+from stagemesh.config.inputs import PlanInputs, opened_once
+from stagemesh.config.lookup import read_file
+from stagemesh.config.opened import OpenedFile, open_file
 from stagemesh.config.plain import plain_fields
-from stagemesh.config.validate import FileKind, begins_like_a_plan, kind_of
+from stagemesh.config.validate import FileKind, kind_of
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.diff import Difference, differences, differences_text
 from stagemesh.plan.diff_files import file_differences
 from stagemesh.plan.make import make
-from stagemesh.plan.save import from_json
+from stagemesh.plan.saved import read_plan
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
@@ -39,7 +41,10 @@ class _Side:
 
 def run(namespace: argparse.Namespace) -> int:
     """Compare two plans or files; trouble with either is told and leaves 2."""
-    sides = [_side(name, namespace) for name in (namespace.before, namespace.after)]
+    compared = (namespace.before, namespace.after)
+    files = {name: open_file(name) for name in dict.fromkeys(compared)}
+    inputs = None if namespace.model is None else _common(namespace)
+    sides = [_side(files[name], inputs) for name in compared]
     has_failed = any(side.read is None for side in sides)
     show_diagnostics(
         list(dict.fromkeys(found for side in sides for found in side.diagnostics)),
@@ -53,8 +58,7 @@ def run(namespace: argparse.Namespace) -> int:
         names = {"before": namespace.before, "after": namespace.after}
         show_json({**names, "same": not found, "differences": list(map(plain_fields, found))})
         return 1 if found else 0
-    both = (namespace.before, namespace.after)
-    sys.stdout.write(differences_text(found, both, columns(sys.stdout)))
+    sys.stdout.write(differences_text(found, compared, columns(sys.stdout)))
     if isinstance(sides[0].read, Document):
         show_text("\nnext: `--model MODEL` plans both, and shows what follows from them")
     else:
@@ -62,37 +66,41 @@ def run(namespace: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _side(name: str, namespace: argparse.Namespace) -> _Side:
+def _common(namespace: argparse.Namespace) -> PlanInputs:
+    """What both sides are planned with; its files are read once for both."""
+    return replace(opened_once(inputs_from(namespace)), argument="--model")
+
+
+def _side(file: OpenedFile, inputs: PlanInputs | None) -> _Side:
     """Read one side, and plan it where a model is given."""
-    if begins_like_a_plan(name):
-        return _saved(name)
+    if file.begins_like_a_plan:
+        return _saved(file)
     findings: Findings = []
-    document = read_yaml(Path(name), Source(name=name, layer=Layer.DEPLOY), findings)
+    document = read_file(file, Source(name=file.name, layer=Layer.DEPLOY), findings)
     if findings or document is None:
         documents = () if document is None else (document,)
         return _Side(read=None, diagnostics=tuple(findings), documents=documents)
     if kind_of((document,)) is FileKind.PLAN:
-        return _saved(name)
-    return _Side(read=document) if namespace.model is None else _planned(name, document, namespace)
+        return _saved(file)
+    return _Side(read=document) if inputs is None else _planned(file, document, inputs)
 
 
-def _saved(name: str) -> _Side:
+def _saved(file: OpenedFile) -> _Side:
     """Read a saved plan, wherever it was made."""
-    plan = from_json(Path(name).read_text(encoding="utf-8", errors="replace"), name)
+    plan = read_plan(file)
     return _Side(read=plan) if isinstance(plan, Plan) else _Side(read=None, diagnostics=plan)
 
 
-def _planned(name: str, document: Document, namespace: argparse.Namespace) -> _Side:
+def _planned(file: OpenedFile, document: Document, inputs: PlanInputs) -> _Side:
     """Plan with a file as its deploy or strategy file, and all that is given for both sides."""
-    inputs = inputs_from(namespace)
     if kind_of((document,)) is FileKind.STRATEGY:
         flag, common = "--strategy-config", inputs.strategy_config
-        planned = replace(inputs, strategy_config=name)
+        planned = replace(inputs, strategy_config=file)
     else:
         flag, common = "--deploy-config", inputs.deploy_config
-        planned = replace(inputs, deploy_config=name)
+        planned = replace(inputs, deploy_config=file)
     if common is not UNSET:
-        raise _refused(f"`{name}` and `{flag}` are files of one kind", f"leave `{flag}` out")
+        raise _refused(f"`{file}` and `{flag}` are files of one kind", f"leave `{flag}` out")
     made = make(planned, read_host())
     return _Side(read=made.plan, diagnostics=made.diagnostics, documents=made.documents)
 

@@ -38,7 +38,7 @@ def value(namespace: argparse.Namespace) -> int:
         raise unknown(f"`{namespace.what}` is no value of this plan", help_text)
     show_diagnostics(made.diagnostics, made.documents)
     if story is None or members:
-        _show_members(subject, members, as_json=namespace.json)
+        _show_members(subject, members, record.held(subject.stage), as_json=namespace.json)
     elif namespace.json:
         show_json({"value": plain_fields(story)})
     else:
@@ -47,15 +47,20 @@ def value(namespace: argparse.Namespace) -> int:
     return code
 
 
-def _show_members(subject: Subject, members: Mapping[str, ValuePlan], *, as_json: bool) -> None:
+def _show_members(
+    subject: Subject,
+    members: Mapping[str, ValuePlan],
+    held: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> None:
     """Show every value of a stage, or of a mapping, on a line of its own."""
-    named = {
-        Subject(stage=subject.stage, path=path).shown: value for path, value in members.items()
-    }
+    shown = {path: Subject(stage=subject.stage, path=path).shown for path in members}
     if as_json:
-        values = [{"path": path, **plain_fields(value)} for path, value in named.items()]
+        values = [{"path": shown[path], **plain_fields(value)} for path, value in members.items()]
         show_json({"values": values})
         return
-    rows = [value_line(path, value) for path, value in named.items()]
+    rows = [value_line(shown[path], value, held.get(path)) for path, value in members.items()]
     sys.stdout.write("\n".join([*table(rows, columns(sys.stdout)), ""]))
-    show_text(f"\nnext: `stagemesh explain {next(iter(named))}` with the same arguments tells more")
+    first = next(iter(shown.values()))
+    show_text(f"\nnext: `stagemesh explain {first}` with the same arguments tells more")

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 
+from stagemesh.cli._list import show_kind
 from stagemesh.cli._screen import columns, show_json, show_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.flag_table import load_flags
@@ -18,8 +19,11 @@ from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 
 
 def axis(namespace: argparse.Namespace) -> int:
-    """Explain the axis whose name stands behind `axis`."""
-    name, catalog = namespace.model or "", Catalog.installed()
+    """Explain the axis whose name stands behind `axis`; list all where none does."""
+    if namespace.model is None:
+        show_kind("axes", "`stagemesh explain axis NAME` tells all of one", as_json=namespace.json)
+        return 0
+    name, catalog = namespace.model, Catalog.installed()
     if name not in catalog.axes:
         raise unknown(f"no axis is called `{name}`", did_you_mean(name, catalog.axes))
     doc = explain_axis(catalog.axes[name], catalog, _flags())

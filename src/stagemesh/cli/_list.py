@@ -30,17 +30,23 @@ class _Listing:
 
 def run(namespace: argparse.Namespace) -> int:
     """Print what is installed of one kind, by name."""
-    listing = _LISTINGS[namespace.kind]
+    kind: str = namespace.kind
+    show_kind(kind, f"`stagemesh list {kind} --json` tells more", as_json=namespace.json)
+    return 0
+
+
+def show_kind(kind: str, following: str, *, as_json: bool) -> None:
+    """Print what is installed of one kind, and the next useful command."""
+    listing = _LISTINGS[kind]
     entries = listing.entries()
-    if namespace.json:
-        show_json({namespace.kind: entries})
-        return 0
+    if as_json:
+        show_json({kind: entries})
+        return
     width = columns(sys.stdout)
     for rows in [_rows(entries, listing.columns), listing.matrix()]:
         if rows:
             sys.stdout.write("\n".join([*table(rows, width, headed=True), "", ""]))
-    show_text(f"next: `stagemesh list {namespace.kind} --json` tells more")
-    return 0
+    show_text(f"next: {following}")
 
 
 def _rows(entries: Sequence[Mapping[str, object]], names: Sequence[str]) -> list[tuple[str, ...]]:

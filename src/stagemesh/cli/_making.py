@@ -7,7 +7,9 @@ from pathlib import Path
 
 from stagemesh.cli._arguments import inputs_from, layout_flags
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.checkpoint import CHECKPOINT_FILES
 from stagemesh.config.host import read_host
+from stagemesh.config.lookup import is_file
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.saved import open_saved
@@ -22,7 +24,7 @@ def made_from(
     A saved plan is held against this machine, unless it is only looked at: `anywhere`.
     """
     file = Path(namespace.model)
-    if not file.is_file():
+    if not is_file(file) or file.name in CHECKPOINT_FILES:
         return make(inputs_from(namespace), read_host(), catalog)
     if flags := layout_flags(namespace):
         raise DiagnosticError(

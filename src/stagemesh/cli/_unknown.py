@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from stagemesh.cli._short_names import meant_by
 from stagemesh.config.flag_table import load_flags
 from stagemesh.config.tree import quoted
-from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
 OTHER_WORDS: Final[Mapping[str, str]] = {
@@ -53,24 +53,21 @@ def _told(word: str, flag: str, value: str | None, flags: Sequence[str]) -> Diag
             origin=origin,
             help=" or ".join(_rewritten(stage, field, "VALUE" if value is None else value)),
         )
-    if flag in OTHER_WORDS:
+    if flag.lower() in OTHER_WORDS:
         return Diagnostic(
             code="CL012",
             message=f"unknown flag {quoted(flag, 60)}: it is said in another way here",
             origin=origin,
-            help=OTHER_WORDS[flag],
+            help=OTHER_WORDS[flag.lower()],
         )
-    near = difflib.get_close_matches(flag, flags, n=1)
-    help_text = did_you_mean(flag, flags)
-    if near:
-        help_text = f"did you mean `{near[0]}`?"
-    elif _SET in flags:
-        help_text = f"`--help-all` lists every flag; `{_SET} STAGE.FIELD=VALUE` gives other fields"
+    others = "`--help` lists the flags of this command"
+    if _SET in flags:
+        others = f"`--help-all` lists every flag; `{_SET} STAGE.FIELD=VALUE` gives other fields"
     return Diagnostic(
         code="CL010",
         message=f"unknown flag {quoted(flag, 60)}",
         origin=origin,
-        help=help_text,
+        help=meant_by(flag, flags) or others,
     )
 
 

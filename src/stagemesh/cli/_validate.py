@@ -55,7 +55,7 @@ def _pipeline_of(model: str, catalog: Catalog) -> tuple[str | None, tuple[Diagno
     from stagemesh.config.inputs import PlanInputs  # noqa: PLC0415  only when typed
     from stagemesh.config.load import load  # noqa: PLC0415  only when typed
 
-    loaded = load(PlanInputs(model=model), catalog)
+    loaded = load(PlanInputs(model=model, argument="--model"), catalog)
     if loaded.pipeline is None:
         return None, loaded.diagnostics
     return loaded.pipeline.model_type, ()
@@ -67,7 +67,7 @@ def _with_plan(file: CheckedFile, catalog: Catalog) -> CheckedFile:
         return file
     from stagemesh.plan.saved import open_saved  # noqa: PLC0415  planning costs more than checking
 
-    made = open_saved(Path(file.path), None, catalog)
+    made = open_saved(file.opened or Path(file.path), None, catalog)
     pipeline = None if made.plan is None else made.plan.pipeline
     return replace(file, pipeline=pipeline, diagnostics=made.diagnostics)
 

@@ -13,7 +13,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="a code such as `AX022`, `axis` with the name of one behind it, a field such as"
+        help="a code such as `AX022`, `axis` for all of them or with the name of one, a field such as"
         " `max_num_seqs`, or with MODEL a value such as `thinker.tp`",
     )
     parser.add_argument(

@@ -1,6 +1,7 @@
 """Opens a deploy file with the files below it: `base_config` leads from one to the next.
 
-A name that is no path stands for a file that ships with a model.
+A name without folders stands for a file that ships with a model, unless there is a file of that
+name; a folder of that name is none.
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.check import wrong_type
 from stagemesh.config.deploy import BASE
-from stagemesh.config.document import Document, Source, read_mapping, read_yaml
+from stagemesh.config.document import Document, Source, read_mapping
 from stagemesh.config.inputs import ConfigInput
+from stagemesh.config.lookup import is_file, is_folder, is_name, near_path, path_help, read_file
+from stagemesh.config.opened import OpenedFile
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
@@ -36,6 +40,7 @@ class _File:
     path: Path
     shown: str
     ships: bool = False
+    opened: OpenedFile | None = None
 
 
 class DeployFiles:
@@ -51,12 +56,13 @@ class DeployFiles:
 
         `argument` is how messages call a Python mapping.
         """
-        if not isinstance(given, str | Path):
+        if isinstance(given, Mapping):
             source = Source(name=argument, layer=Layer.DEPLOY)
             document = read_mapping(given, source, self._run.findings)
             return () if document is None else self._with_bases(document, None)
-        file = _File(path=Path(given), shown=str(given))
-        if _is_name(file.shown) and not _is_there(file.path):
+        opened = given if isinstance(given, OpenedFile) else None
+        file = _File(path=Path(str(given)), shown=str(given), opened=opened)
+        if is_name(file.shown) and not is_file(file.path):
             shipped = self._shipped(file.shown)
             if len(shipped) > 1:
                 origin = Origin(layer=Layer.DEPLOY, source=file.shown)
@@ -84,14 +90,14 @@ class DeployFiles:
         """Read a file; one that cannot be is told with the place that names it."""
         findings: list[Diagnostic] = []
         source = Source(name=file.shown, layer=Layer.DEPLOY, shipped=file.ships)
-        document = read_yaml(file.path, source, findings)
+        document = read_file(file.opened or file.path, source, findings)
         for found in findings:
             told = found
             if document is None and named is not None:
                 note = Note(message=f"named as `{BASE}` here", origin=named)
                 told = dataclasses.replace(found, notes=(*found.notes, note))
-            elif found.code == "CF001" and _is_name(file.shown):
-                told = dataclasses.replace(found, help=self._help(file.shown))
+            elif found.code == "CF001" and is_name(file.shown):
+                told = dataclasses.replace(found, help=self._help(file.shown, Path()))
             self._run.findings.append(told)
         return document
 
@@ -125,18 +131,19 @@ class DeployFiles:
 
     def _find(self, named: str, above: _File | None, document: Document) -> _File | None:
         folder = Path() if above is None else above.path.parent
-        if _is_there(folder / named):
+        if is_file(folder / named):
             beside = "" if above is None else os.path.dirname(above.shown)  # noqa: PTH120  no `./`
             shown = os.path.normpath(os.path.join(beside, named))  # noqa: PTH118  no `./`
             ships = above is not None and above.ships
             return _File(path=folder / named, shown=shown, ships=ships)
         origin = self._place(document).origin
-        shipped = self._shipped(named) if _is_name(named) else []
+        shipped = self._shipped(named) if is_name(named) else []
         if not shipped:
-            message = f"base file {quoted(named, 60)} does not exist"
+            lacks = "is a folder" if is_folder(folder / named) else "does not exist"
+            message = f"base file {quoted(named, 60)} {lacks}"
             looked = f"looked in `{folder.absolute()}`"
-            help_text = f"{looked}; {self._help(named)}" if _is_name(named) else looked
-            self._run.tell("CF016", message, origin, help_text)
+            meant = self._help(named, folder) if is_name(named) else path_help(str(folder / named))
+            self._run.tell("CF016", message, origin, f"{looked}; {meant}")
         elif len(shipped) > 1:
             self._tell_several(named, shipped, origin)
         return shipped[0] if len(shipped) == 1 else None
@@ -172,10 +179,13 @@ class DeployFiles:
         folders = sorted({_folder(model) for model in self._catalog.models})
         return [file for folder in folders for file in folder.glob(f"*{_SUFFIX}")]
 
-    def _help(self, name: str) -> str:
+    def _help(self, name: str, folder: Path) -> str:
+        """Say which file in a folder was meant by a name, and which of those that ship."""
         names = {path.stem for path in self._all_shipped()}
-        nearest = did_you_mean(name.removesuffix(_SUFFIX), names)
-        return f"of the files that ship with models: {nearest}"
+        shipped = did_you_mean(name.removesuffix(_SUFFIX), names)
+        near = near_path(str(folder / name))
+        beside = "" if near is None else f"did you mean the file {quoted(near, 80)}? "
+        return f"{beside}of the files that ship with models: {shipped}"
 
     def _tell_several(self, name: str, files: list[_File], origin: Origin) -> None:
         message = f"several models ship a deploy file {quoted(name, 60)}"
@@ -200,15 +210,3 @@ def _lies_on_another(document: Document) -> bool:
 def _folder(model: Model) -> Path:
     # `importlib.resources` would say the same, for 17 ms of the planner's 400
     return Path(importlib.import_module(model.package).__path__[0], "deploy")
-
-
-def _is_name(text: str) -> bool:
-    """Whether a text is a name alone, without any folder."""
-    return bool(text) and Path(text).name == text
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long, or a NUL: no file has such a name
-        return False

@@ -12,10 +12,13 @@ from typing import Final
 from stagemesh.config.check import check
 from stagemesh.config.environment import cache_folder
 from stagemesh.config.json_file import JsonFile, read_json_file
+from stagemesh.config.lookup import is_name, near_path, path_help
+from stagemesh.config.opened import open_file
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.tree import quoted
 from stagemesh.config.weights import has_other_weights, weights_in
 from stagemesh.errors import DiagnosticError
+from stagemesh.spec.diagnostic import nearest
 from stagemesh.spec.facts import StageFacts, WeightFiles
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
@@ -29,6 +32,8 @@ from stagemesh.spec.pipeline import (
 CONFIG_FILE: Final = "config.json"
 INDEX_FILE: Final = "model_index.json"
 """What a checkpoint of several components has instead: it names each of them and its class."""
+CHECKPOINT_FILES: Final = (CONFIG_FILE, INDEX_FILE)
+"""Names of the files that describe a checkpoint."""
 
 
 @frozen
@@ -124,10 +129,13 @@ def _combined(first: str, others: Mapping[str, str]) -> str:
     return hashlib.sha256(f"{first}\n{lines}".encode()).hexdigest()
 
 
-def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
+def find_folder(
+    model: str, recipes: Collection[str], run: Run, argument: str = "MODEL"
+) -> Path | None:
     """Return the folder of `model`: an existing folder, else a checkpoint in the cache.
 
-    `recipes` names the pipelines whose checkpoint can be assembled.
+    `recipes` names the pipelines whose checkpoint can be assembled, `argument` is what messages
+    call that which gives the model.
     """
     folder = Path(model)
     try:
@@ -136,9 +144,10 @@ def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
         is_file = bool(model) and folder.exists()
     except (OSError, ValueError):  # too long, or a NUL: no folder has such a name
         is_file = False
-    origin = Origin(layer=Layer.GLOBAL, source="MODEL")
+    origin = Origin(layer=Layer.GLOBAL, source=argument)
     if is_file:
-        run.tell("MD002", f"model {quoted(model)} is a file, expected a folder", origin)
+        message = f"model {quoted(model)} is a file, expected a folder"
+        run.tell("MD002", message, origin, _meant_by_file(folder))
         return None
     try:
         cache = cache_folder()
@@ -148,15 +157,36 @@ def find_folder(model: str, recipes: Collection[str], run: Run) -> Path | None:
     assembled = _assembled(cache)
     if model in assembled:
         return (cache / model).resolve()
-    have = ", ".join(f"`{name}`" for name in assembled) or "none"
-    help_text = f"give an existing folder, or an assembled checkpoint (in `{cache}`: {have})"
     absent = [name for name in recipes if name not in assembled]
+    message = f"model {quoted(model)} is neither a folder nor an assembled checkpoint"
+    run.tell("MD001", message, origin, _meant_by_name(model, cache, assembled, absent))
+    return None
+
+
+def _meant_by_file(file: Path) -> str | None:
+    """Say what a file was meant to be: the folder around it, or a plan to be run."""
+    if any((file.parent / name).is_file() for name in CHECKPOINT_FILES):
+        return f"name the folder that holds it: {quoted(file.parent, 120)}"
+    if file.is_file() and open_file(file).begins_like_a_plan:
+        shown = quoted(file, 60).strip("`")
+        return f"it is a saved plan: `stagemesh run {shown}` runs it, `explain` and `diff` read it"
+    return None
+
+
+def _meant_by_name(model: str, cache: Path, assembled: list[str], absent: list[str]) -> str:
+    """Say what was meant by a name or path at which there is no checkpoint."""
+    near = nearest(model, [*assembled, *absent])
+    if near is None:
+        near = near_path(model, folders=True)
+    meant = "" if near is None else f"did you mean {quoted(near, 80)}? "
+    if near is None and model and not is_name(model):
+        meant = f"{path_help(model, folders=True)}; "
+    have = ", ".join(f"`{name}`" for name in assembled) or "none"
+    told = f"{meant}give an existing folder, or an assembled checkpoint (in `{cache}`: {have})"
     if absent:
         names = ", ".join(f"`{name}`" for name in sorted(absent))
-        help_text += f"; `stagemesh demo-checkpoint` assembles {names}"
-    message = f"model {quoted(model)} is neither a folder nor an assembled checkpoint"
-    run.tell("MD001", message, origin, help_text)
-    return None
+        told += f"; `stagemesh demo-checkpoint` assembles {names}"
+    return told
 
 
 def _assembled(cache: Path) -> list[str]:
@@ -171,7 +201,7 @@ def read_config(folder: Path, run: Run) -> ConfigFile | None:
     """Read what describes the checkpoint; every way to fail has its own message."""
     found: dict[str, JsonFile] = {}
     is_sound = True
-    for name in (CONFIG_FILE, INDEX_FILE):
+    for name in CHECKPOINT_FILES:
         try:
             read = read_json_file(folder / name, name)
         except DiagnosticError as error:

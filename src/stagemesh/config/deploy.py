@@ -14,7 +14,7 @@ from stagemesh.config.document import Document
 from stagemesh.config.edges import read_edges
 from stagemesh.config.entries import read_stages
 from stagemesh.config.fields import StageField
-from stagemesh.config.patch import Patch, patches_of
+from stagemesh.config.patch import Patch, patches_of, taken_back
 from stagemesh.config.place import Place, Run
 from stagemesh.config.refusals import flat_field, tell_refused
 from stagemesh.config.schema import PLATFORMS, ConnectorEntry, DeployFile, PlatformSection
@@ -115,7 +115,7 @@ class DeployPatches:
 
     def _read_stages(self, value: object, place: Place) -> None:
         if value is None:
-            self._entries.clear()
+            self._entries = taken_back(self._entries, place.origin)
         else:
             self._entries += read_stages(value, place, self._stages, self._fields, self._run)
 
@@ -143,8 +143,8 @@ class DeployPatches:
 
     def _read_platforms(self, given: object, place: Place) -> None:
         if given is None:
-            self._sections.clear()
-            self._section_entries.clear()
+            for name in self.platforms:
+                self._take_back(name, place)
         elif not isinstance(given, Mapping):
             wrong_type(given, place, self._run, "a mapping from platforms to sections")
         else:
@@ -158,14 +158,17 @@ class DeployPatches:
             return
         platform = str(name)
         if given is None:
-            self._sections.pop(platform, None)
-            self._section_entries.pop(platform, None)
+            self._take_back(platform, place)
         elif not isinstance(given, Mapping):
             allowed = ", ".join(f"`{key}`" for key in hints(PlatformSection))
             wrong_type(given, place, self._run, f"a mapping with any of {allowed}")
         else:
             for key, value in given.items():
                 self._read_member(platform, key, value, place)
+
+    def _take_back(self, platform: str, place: Place) -> None:
+        for patches in (self._sections, self._section_entries):
+            patches[platform] = taken_back(patches.get(platform, []), place.origin)
 
     def _read_member(self, platform: str, key: str | int, value: object, section: Place) -> None:
         here = section.child(key)
@@ -177,7 +180,8 @@ class DeployPatches:
         elif key in hints(DeployFile) and key != "stages":
             patches += self._value(str(key), value, here)
         elif value is None:
-            self._section_entries.pop(platform, None)
+            entries = self._section_entries.get(platform, [])
+            self._section_entries[platform] = taken_back(entries, here.origin)
         else:
             self._section_entries.setdefault(platform, []).extend(
                 read_stages(value, here, self._stages, self._fields, self._run)

@@ -6,11 +6,7 @@ knows one form. What cannot be read becomes a diagnostic; nothing raises.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import select
-import time
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path as FilePath
@@ -18,6 +14,7 @@ from typing import Final, TypeAlias
 
 import yaml
 
+from stagemesh.config.opened import MAX_BYTES, OpenedFile, open_file
 from stagemesh.config.tree import (
     MAX_VALUES,
     Pairs,
@@ -25,6 +22,7 @@ from stagemesh.config.tree import (
     Position,
     Tree,
     path_text,
+    tagged_in,
     tree_from_value,
     tree_from_yaml,
 )
@@ -32,15 +30,11 @@ from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
-PATIENCE_S: Final = 10.0
-"""Seconds that a pipe may take until all of it was written."""
-
 Findings: TypeAlias = list[Diagnostic]
 """Where readers put what they find, in the order of the source."""
 
-MAX_BYTES: Final = 2**20
-"""Size of a file or text of the user; one that is larger is refused before it is parsed."""
-
+_TAG: Final = "!"
+"""How every tag begins."""
 _SHORT: Final = 10_000
 """Characters of a text that cannot hold too many values."""
 _MAX_EVENTS: Final = 3 * MAX_VALUES + 8
@@ -103,8 +97,10 @@ class Source:
     """Whether it ships with the model."""
 
 
-def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Document | None:
-    """Read a YAML file (a `Path`) or YAML text (a `str`)."""
+def read_yaml(
+    given: FilePath | OpenedFile | str, source: Source, findings: Findings
+) -> Document | None:
+    """Read a YAML file (a `Path`, or one that was opened) or YAML text (a `str`)."""
     text = given if isinstance(given, str) else read_text(given, source, findings)
     if text is None:
         return None
@@ -112,7 +108,8 @@ def read_yaml(given: FilePath | str, source: Source, findings: Findings) -> Docu
         if len(text) > _SHORT and _holds_too_much(text):
             _tell(findings, source, "CF005", f"holds more than `{MAX_VALUES}` values")
             return None
-        tree = tree_from_yaml(yaml.compose(text, Loader=_Loader))
+        tagged = tagged_in(yaml.parse(text, Loader=_Loader)) if _TAG in text else ()
+        tree = tree_from_yaml(yaml.compose(text, Loader=_Loader), tagged)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
@@ -161,39 +158,20 @@ def read_mapping(value: object, source: Source, findings: Findings) -> Document 
     return _document(tree_from_value(value), None, source, findings)
 
 
-def read_text(file: FilePath, source: Source, findings: Findings) -> str | None:
+def read_text(file: FilePath | OpenedFile, source: Source, findings: Findings) -> str | None:
     """Read a UTF-8 file, with or without a byte order mark; one without end is left in time."""
-    try:
-        content = _content(file)
-        if len(content) > MAX_BYTES:
-            _tell_large(findings, source)
-            return None
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        _tell(findings, source, "CF001", f"not UTF-8 text: byte `{error.start}` is no character")
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        _tell(findings, source, "CF001", f"cannot be read: {_lower(reason or str(error))}")
+    opened = file if isinstance(file, OpenedFile) else open_file(file)
+    if opened.problem is not None:
+        _tell(findings, source, "CF001", f"cannot be read: {opened.problem}")
+    elif len(opened.content) > MAX_BYTES:
+        _tell_large(findings, source)
+    else:
+        try:
+            return opened.content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            message = f"not UTF-8 text: byte `{error.start}` is no character"
+            _tell(findings, source, "CF001", message)
     return None
-
-
-def _content(file: FilePath) -> bytes:
-    """Read one byte more than may be; raises `TimeoutError` for a pipe into which nobody writes."""
-    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # else opening such a pipe never returns
-    try:
-        ready, deadline, content = select.poll(), time.monotonic() + PATIENCE_S, b""
-        ready.register(opened, select.POLLIN)
-        while len(content) <= MAX_BYTES:
-            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                message = f"nothing came for {PATIENCE_S:g} s"
-                raise TimeoutError(errno.ETIMEDOUT, message)
-            part = os.read(opened, MAX_BYTES + 1 - len(content))
-            if not part:
-                break
-            content += part
-        return content
-    finally:
-        os.close(opened)
 
 
 def _tell_large(findings: Findings, source: Source) -> None:

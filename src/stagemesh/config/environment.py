@@ -16,11 +16,17 @@ from stagemesh.spec.origin import Layer, Origin
 
 PREFIX: Final = "STAGEMESH_"
 
+<<<<<<< HEAD
 _API_KEY: Final = "STAGEMESH_API_KEY"
+=======
+TOKEN: Final = "STAGEMESH_TOKEN"
+"""The variable that holds a secret: its value is shown to nobody."""
+>>>>>>> next
 
 VARIABLES: Final[Mapping[str, str]] = {
     _API_KEY: "what requests to a server must bear, unless `--api-key-file` holds it",
     "STAGEMESH_CACHE": "absolute folder of assembled checkpoints; by default `~/.cache/stagemesh`",
+    TOKEN: "secret that all starts of one model share; `--omni-token-file` goes before it",
 }
 """What each variable is for."""
 

@@ -1,7 +1,8 @@
 """Reads fields that were said for all stages: each reaches the stages that can use it.
 
 A stage can use a field when its kind has it, when its engine takes it, or when the axis that it
-speaks about fits. A field that no stage can use is an error that says which kind of stage has it.
+speaks about fits and the stage does not exclude it. A field that no stage can use is an error that
+says which kind of stage has it.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class _Reader:
         value = plain_value(given, field.annotations[0], self._run)
         reached = [each for each in self._reached(field) if each.execution_type in given.kinds]
         if not reached and self._all:
-            self._tell_useless(given, _owners(field, self._scope.catalog.engines.values()))
+            owners = _owners(field, self._scope.catalog.engines.values())
+            self._tell_useless(given, "; ".join([owners, *self._excluding(field)]))
         place = Place(located=place_of(given).located)
         run = self._run
         for stage_id in [stage.stage_id for stage in reached] or [-1]:
@@ -112,10 +114,16 @@ class _Reader:
         return takers
 
     def _takes(self, stage: StagePipelineConfig, field: StageField) -> bool:
-        if _is_of_kinds(field) and stage.execution_type in field.fits:
+        if _is_of_kinds(field) and field.reaches(stage):
             return True
         engine = self._engines[stage.stage_id]
         return engine is not None and field.name in hints(engine.options)
+
+    def _excluding(self, field: StageField) -> Iterator[str]:
+        """Say why stages of the right kind cannot have an axis all the same."""
+        for stage in self._started:
+            if field.axis is not None and field.axis.name in stage.excludes:
+                yield f"not of `{stage.model_stage}`: {stage.excludes[field.axis.name]}"
 
     def _engine(self, stage: StagePipelineConfig) -> EngineSpec | None:
         """Return the engine of a stage, as far as it can be told before all is merged."""

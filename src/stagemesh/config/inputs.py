@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from stagemesh.config.opened import OpenedFile, open_file
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.unset import UNSET, Unset
 
-ConfigInput: TypeAlias = str | Path | Mapping[str, object]
-"""A path to a YAML file, or the same content as a Python mapping."""
+ConfigInput: TypeAlias = str | Path | OpenedFile | Mapping[str, object]
+"""A path to a YAML file, what was read there, or the same content as a Python mapping."""
 
 
 @frozen
@@ -51,6 +53,21 @@ class PlanInputs:
     """Fields for all stages and for the start, in the order in which they were given."""
     devices: str | int | Unset = UNSET
     """How many devices, or an imaginary set such as `8xH200`; the planner reads it."""
+    argument: str = "MODEL"
+    """How messages call the argument that gives the model."""
+
+
+def opened_once(inputs: PlanInputs) -> PlanInputs:
+    """Return inputs whose files are read already, for who plans with them more than once."""
+    return replace(
+        inputs,
+        strategy_config=_opened(inputs.strategy_config),
+        deploy_config=_opened(inputs.deploy_config),
+    )
+
+
+def _opened(given: ConfigInput | Unset) -> ConfigInput | Unset:
+    return open_file(given) if isinstance(given, str | Path) else given
 
 
 def python_fields(given: Mapping[str, object]) -> tuple[GivenField, ...]:

@@ -174,14 +174,23 @@ def _constraints(metadata: Sequence[object]) -> Schema:
     schema: Schema = {}
     for item in metadata:
         if isinstance(item, Range):
-            bounds = {"minimum": item.minimum, "maximum": item.maximum}
-            schema |= {name: bound for name, bound in bounds.items() if bound is not None}
+            schema |= _bounds(item)
         elif isinstance(item, Pattern):
             schema["pattern"] = f"^({item.regex})$"
         elif isinstance(item, Forbidden):
             refused = schema.setdefault("not", {"anyOf": []})
             refused["anyOf"].append({"pattern": f"^({item.regex})$"})
     return schema
+
+
+def _bounds(item: Range) -> Schema:
+    given = {
+        "minimum": item.minimum,
+        "maximum": item.maximum,
+        "exclusiveMinimum": item.above,
+    }
+    bounds: Schema = {name: bound for name, bound in given.items() if bound is not None}
+    return bounds if item.also is None else {"anyOf": [{"const": item.also}, bounds]}
 
 
 def _dataclass(kind: type, *, partial: bool = False) -> Schema:

@@ -106,7 +106,7 @@ class Llm:
     """Bytes of the key-value cache of one rank; replaces the automatic size."""
     max_num_batched_tokens: Count | None = None
     """Most tokens that one step computes."""
-    max_model_len: Annotated[int, Range(minimum=-1)] | None = None
+    max_model_len: Annotated[int, Range(minimum=1, also=-1)] | None = None
     """Longest sequence in tokens; `-1` takes as much as the cache holds."""
     async_scheduling: bool | None = None
     """Whether the next step is scheduled while the current one runs."""
@@ -203,7 +203,7 @@ class Diffusion:
     lora_backend: Literal["peft", "distill"] | None = None
     """How adapters are applied; `peft` takes one path."""
     lora_scale: float | None = None
-    """Strength of the adapters."""
+    """Strength of the adapters; any number, as below 0 their effect is taken away."""
     cache_backend: str | None = None
     """Method that reuses results of earlier steps."""
     cache_config: Object | None = None
@@ -226,10 +226,10 @@ class Diffusion:
     """Whether the VAE decodes a picture in tiles."""
     vae_fast_path: Literal["off", "lossless", "channels_last"] | None = None
     """Layout of the VAE's tensors."""
-    boundary_ratio: float | None = None
-    """Share of the steps after which a second denoiser takes over."""
-    flow_shift: float | None = None
-    """Shift of the noise schedule."""
+    boundary_ratio: Annotated[float, Range(minimum=0, maximum=1)] | None = None
+    """Share of the time steps below which a second denoiser takes over, from 0 to 1."""
+    flow_shift: Annotated[float, Range(above=0)] | None = None
+    """Shift of the noise schedule, a factor: from 0 downwards no noise would be left to remove."""
     diffusion_kv_cache_dtype: str | None = None
     """Type of cached keys and values."""
     diffusion_kv_cache_skip_steps: tuple[Amount, ...] | None = None

@@ -15,6 +15,9 @@ Address: TypeAlias = Annotated[str, Pattern(regex=r"\S+", example="127.0.0.1")]
 Port: TypeAlias = Annotated[int, Range(minimum=1, maximum=65535)]
 """A TCP port."""
 
+FileName: TypeAlias = Annotated[str, Pattern(regex=r".+", example="/etc/stagemesh/token")]
+"""A file that is read when the start begins."""
+
 Seconds: TypeAlias = Annotated[int, Range(minimum=1)]
 """A deadline."""
 
@@ -36,6 +39,16 @@ class LaunchOptions:
     """Port on which it listens."""
     omni_replica_address: Address | None = None
     """Address under which the others reach this headless start."""
+    omni_token_file: FileName | None = None
+    """File with the secret that all starts of the model share; its owner alone may read it."""
+    insecure_no_token: bool = False
+    """Whether other hosts may connect without a secret: whoever reaches the ports is let in."""
+    omni_tls_cert: FileName | None = None
+    """Certificate that this start shows to the others; streams between hosts are under TLS then."""
+    omni_tls_key: FileName | None = None
+    """Key of that certificate, without a password."""
+    omni_tls_ca: FileName | None = None
+    """Certificate of the authority that has signed those of all starts."""
     omni_dp_size_local: Annotated[int, Range(minimum=1)] = 1
     """Replicas of the stage that this start runs."""
     api_server_count: Annotated[int, Range(minimum=1)] = 1

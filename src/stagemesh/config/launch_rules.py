@@ -16,6 +16,7 @@ Given: TypeAlias = Mapping[str, Sourced[object]]
 
 _DEFAULTS: Final = {item.name: item.default for item in fields(LaunchOptions)}
 _MASTER: Final = ("omni_master_address", "omni_master_port")
+_TLS: Final = ("omni_tls_cert", "omni_tls_key", "omni_tls_ca")
 
 
 @frozen
@@ -55,6 +56,19 @@ _NEEDS: Final = (
         help="it is the address of a headless start; leave it out for any other",
     ),
     _Needs(
+        option="omni_token_file",
+        others=("omni_master_address",),
+        help="the token is for other starts; this one runs everything itself",
+    ),
+    *(
+        _Needs(
+            option=option,
+            others=("omni_master_address", *(name for name in _TLS if name != option)),
+            help="each start shows a certificate, and believes those of one authority",
+        )
+        for option in _TLS
+    ),
+    _Needs(
         option="omni_dp_size_local",
         others=("stage_id",),
         help="it counts the replicas of one stage; without it the deploy file and flags do",
@@ -78,6 +92,11 @@ _EXCLUDES: Final = (
         option="headless",
         other="worker_backend",
         help="Ray starts the processes on other hosts itself; leave one of them out",
+    ),
+    _Excludes(
+        option="insecure_no_token",
+        other="omni_token_file",
+        help="with a token nobody else is let in; leave one of them out",
     ),
     *(
         _Excludes(option="api_server_count", other=other, help=_ONE_PLACE)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import Checkpoint, find_folder, read_checkpoint, read_config
 from stagemesh.config.command_line import read_command_line
 from stagemesh.config.deploy import read_deploy
-from stagemesh.config.document import Document, Source, read_json, read_mapping, read_yaml
+from stagemesh.config.document import Document, Source, read_json, read_mapping
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import model_of, named_model
 from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.config.launch_rules import launch_findings
 from stagemesh.config.layering import meet_strategy
+from stagemesh.config.lookup import read_file
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Run
 from stagemesh.config.scope import Scope
@@ -103,11 +103,11 @@ class _Loading:
     ) -> Document | None:
         if isinstance(given, Unset):
             return None
-        if isinstance(given, str | Path):
-            source = Source(name=str(given), layer=layer, expected=expected)
-            return self._keep(read_yaml(Path(given), source, self._run.findings))
-        source = Source(name=argument, layer=layer, expected=expected)
-        return self._keep(read_mapping(given, source, self._run.findings))
+        if isinstance(given, Mapping):
+            source = Source(name=argument, layer=layer, expected=expected)
+            return self._keep(read_mapping(given, source, self._run.findings))
+        source = Source(name=str(given), layer=layer, expected=expected)
+        return self._keep(read_file(given, source, self._run.findings))
 
     def _open_deploy(self) -> tuple[Document, ...]:
         given = self._inputs.deploy_config
@@ -143,7 +143,8 @@ class _Loading:
         named = pipeline_named(deploy)
         model = None if named is None else named_model(*named, catalog, run)
         recipes = [m.pipeline.model_type for m in catalog.models if m.pipeline.checkpoint_recipe]
-        folder = find_folder(str(self._inputs.model), recipes, run)
+        inputs = self._inputs
+        folder = find_folder(str(inputs.model), recipes, run, inputs.argument)
         file = None if folder is None else read_config(folder, run)
         if file is not None and named is None:
             model = model_of(file, catalog, run)

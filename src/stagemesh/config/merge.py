@@ -2,12 +2,13 @@
 
 Mappings merge by key at any depth, lists and scalars replace, `None` clears what is below it, and a
 higher layer wins over a lower one. Within a layer the later patch wins; patches of different paths
-never meet. What was cleared is remembered for the record of what a later value replaced.
+never meet. What was cleared is remembered, value by value, with the `null` that took it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from stagemesh.config.document import Findings
@@ -21,7 +22,7 @@ from stagemesh.spec.unset import UNSET
 
 
 class Branch:
-    """A mapping in the making: where it was written last, and its members."""
+    """A mapping in the making: where it was written last, its members, and what was taken back."""
 
     __slots__ = ("children", "cleared", "origin")
 
@@ -29,7 +30,8 @@ class Branch:
         """Start without members."""
         self.origin = origin
         self.children: dict[str | int, Node] = {}
-        self.cleared: dict[str | int, Sourced[object]] = {}
+        self.cleared: dict[Path, Sourced[object]] = {}
+        """At the root of a tree: every `null` that holds, by path, with what it cleared."""
 
     def at(self, *path: str | int) -> Node | None:
         """Return what stands at `path`, or `None`."""
@@ -92,6 +94,9 @@ def sourced(node: Node) -> Sourced[object]:
 
 
 def _apply(root: Branch, patch: Patch, clashes: dict[Origin, Diagnostic]) -> None:
+    if patch.took is not None:
+        _remember(root, patch)
+        return
     branch = root
     for depth, part in enumerate(patch.path[:-1], start=1):
         child = branch.children.get(part)
@@ -104,8 +109,7 @@ def _apply(root: Branch, patch: Patch, clashes: dict[Origin, Diagnostic]) -> Non
     last = patch.path[-1]
     current = branch.children.get(last)
     if patch.clears:
-        if current is not None:
-            branch.cleared[last] = _replacing(patch, branch.children.pop(last))
+        _take_back(root, patch, branch.children.pop(last, None))
     elif isinstance(patch.value, Mapping):
         if isinstance(current, Sourced):
             _clash(patch, patch.path, current, clashes)
@@ -116,17 +120,64 @@ def _apply(root: Branch, patch: Patch, clashes: dict[Origin, Diagnostic]) -> Non
     elif isinstance(current, Branch) and patch.value is not UNSET:
         _clash(patch, patch.path, current, clashes)
     else:
-        below = branch.cleared.pop(last, None) if current is None else current
+        below = root.cleared.pop(patch.path, None) if current is None else sourced(current)
         branch.children[last] = _replacing(patch, below)
 
 
-def _replacing(patch: Patch, current: Node | None) -> Sourced[object]:
+def _take_back(root: Branch, patch: Patch, current: Node | None) -> None:
+    """Remember what a `null` clears: each value at its path or below; itself, where there is none.
+
+    What lower layers had cleared already is cleared by this one, too.
+    """
+    depth = len(patch.path)
+    taken: dict[Path, Sourced[object] | None]
+    taken = {path: was for path, was in root.cleared.items() if path[:depth] == patch.path}
+    if current is not None:
+        taken.update(_leaves(patch.path, current))
+    for path, was in (taken or {patch.path: None}).items():
+        root.cleared[path] = _replacing(patch, was)
+
+
+def _remember(root: Branch, patch: Patch) -> None:
+    """Keep the record of what was taken back before it was merged; no value changes by that."""
+    if root.at(*patch.path) is None:  # else a value for every stage holds, and says so itself
+        taken, before = _history(patch), root.cleared.get(patch.path)
+        below = () if before is None else (_alone(before), *before.superseded)
+        if before is not None and before.origin == patch.origin:
+            below = before.superseded  # the same `null` has cleared several
+        root.cleared[patch.path] = dataclasses.replace(
+            taken, superseded=(*taken.superseded, *below)
+        )
+
+
+def _history(patch: Patch) -> Sourced[object]:
+    """A patch as a value, with all that it took back."""
+    given = Sourced(value=patch.value, origin=patch.origin, clears=patch.value is None)
+    if patch.took is None:
+        return given
+    below = _history(patch.took)
+    return dataclasses.replace(given, superseded=(_alone(below), *below.superseded))
+
+
+def _alone(given: Sourced[object]) -> Sourced[object]:
+    return Sourced(value=given.value, origin=given.origin, clears=given.clears)
+
+
+def _leaves(path: Path, node: Node) -> Iterator[tuple[Path, Sourced[object]]]:
+    """Every value of a tree that is no mapping, by its path."""
+    if isinstance(node, Sourced):
+        yield path, node
+        return
+    for key, child in node.children.items():
+        yield from _leaves((*path, key), child)
+
+
+def _replacing(patch: Patch, current: Sourced[object] | None) -> Sourced[object]:
     """Return the value of a patch with all that it replaced, also what was cleared in between."""
     below: tuple[Sourced[object], ...] = ()
     if current is not None:
-        old = sourced(current)
-        below = (Sourced(value=old.value, origin=old.origin), *old.superseded)
-    return Sourced(value=patch.value, origin=patch.origin, superseded=below)
+        below = (_alone(current), *current.superseded)
+    return Sourced(value=patch.value, origin=patch.origin, superseded=below, clears=patch.clears)
 
 
 def _clash(patch: Patch, path: Path, current: Node, clashes: dict[Origin, Diagnostic]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Final
 
@@ -35,11 +35,22 @@ class Patch:
     """Where it was written, and the layer."""
     keeps_null: bool = False
     """Whether `None` is a value here and clears nothing."""
+    took: Patch | None = field(default=None, compare=False)
+    """What a `null` around the path took back, such as that of all stages: the record of it."""
 
     @property
     def clears(self) -> bool:
         """Whether it takes back what lower layers say."""
-        return self.value is None and not self.keeps_null
+        return self.value is None and not self.keeps_null and self.took is None
+
+
+def taken_back(patches: Iterable[Patch], origin: Origin) -> list[Patch]:
+    """Return the record of patches that a `null` at `origin` takes back, as if never said."""
+    return [
+        Patch(stage_id=patch.stage_id, path=patch.path, value=None, origin=origin, took=patch)
+        for patch in patches
+        if not isinstance(patch.value, Mapping)
+    ]
 
 
 def patches_of(

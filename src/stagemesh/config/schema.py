@@ -70,7 +70,7 @@ class EdgeEntry:
 
     connector: str | None = None
     """Named connector that carries the edge."""
-    window_size: Annotated[int, Range(minimum=-1)] | None = None
+    window_size: Annotated[int, Range(minimum=1, also=-1)] | None = None
     """Outputs of one request that are handed over together; `-1` hands over all at its end."""
     max_inflight: Count | None = None
     """Most requests that are on the edge at a time."""
@@ -129,7 +129,7 @@ class DeployFile:
 class StageEntry:
     """Settings of one stage; axes and engines add further keys."""
 
-    stage_id: int
+    stage_id: Amount
     """Number of the stage in the pipeline."""
     engine: str = AUTO
     """Name of the engine; `auto` takes the default of the stage's kind."""

@@ -27,6 +27,8 @@ class Sourced(Generic[Value]):
     """Values of lower layers that it replaced, highest first."""
     parts: Mapping[str | int, Sourced[object]] = field(default_factory=dict, compare=False)
     """For a mapping, which is merged by key: each member with its own origin."""
+    clears: bool = field(default=False, compare=False)
+    """Whether it is a `null` that takes back what lower layers say, and is no value itself."""
 
 
 @frozen
@@ -65,6 +67,8 @@ class StageSettings:
     """Axes by name, from every layer together."""
     fields: Mapping[str, Sourced[object]]
     """All other stage fields that were given, by field name, already of the field's type."""
+    cleared: Mapping[str, Sourced[object]] = field(default_factory=dict, compare=False)
+    """Every `null` that took something back and holds, by the path that a plan gives the value."""
 
 
 @frozen
@@ -126,3 +130,5 @@ class Settings:
     """What was said about edges."""
     launch: Mapping[str, Sourced[object]] = field(default_factory=dict)
     """Launch options that were given, by name, each of its type."""
+    cleared: Mapping[str, Sourced[object]] = field(default_factory=dict, compare=False)
+    """Every `null` that holds for the whole pipeline, by path."""

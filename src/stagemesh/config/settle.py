@@ -10,6 +10,7 @@ from stagemesh.config.axis_settings import axis_settings
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
 from stagemesh.config.chunks import chunk_findings
+from stagemesh.config.cleared import as_written, cleared_values
 from stagemesh.config.edge_options import read_extra
 from stagemesh.config.edges import EDGES
 from stagemesh.config.extras import EXTRAS, take_extras
@@ -56,6 +57,7 @@ def settle(
             for stage in pipeline.stages
         ),
         edges=_edges(children.get(EDGES)),
+        cleared={} if common is None else cleared_values(common),
     )
     run.findings.extend(whole.findings)
     run.findings.extend(chunk_findings(settings, pipeline))
@@ -70,7 +72,7 @@ def _fields(root: Branch, run: Run) -> dict[str, Sourced[object]]:
         if name == _CONNECTORS or given.value is UNSET:
             continue
         if name == EDGES:
-            values[name] = _as_written(given)
+            values[name] = as_written(given)
             continue
         place = Place(located=MergedPlace(branch=root), path=(key,), label=name)
         typed = checker(hints(DeployFile)[name])(given.value, place, run)
@@ -80,13 +82,6 @@ def _fields(root: Branch, run: Run) -> dict[str, Sourced[object]]:
 
 def _edges(node: object) -> tuple[EdgeSettings, ...]:
     return cast("tuple[EdgeSettings, ...]", node.value) if isinstance(node, Sourced) else ()
-
-
-def _as_written(edges: Sourced[object]) -> Sourced[object]:
-    """The list of edges as a file would say it, and so what it replaced."""
-    written = tuple(edge.entry for edge in _edges(edges))
-    below = tuple(_as_written(old) for old in edges.superseded)
-    return dataclasses.replace(edges, value=written, superseded=below)
 
 
 def _stage(
@@ -108,7 +103,13 @@ def _stage(
     found: dict[str, AxisSettings] = {}
     if isinstance(axes, Branch):
         found = axis_settings(stage.model_stage, root, axes, declared, run)
-    return StageSettings(stage_id=stage.stage_id, name=stage.model_stage, axes=found, fields=values)
+    return StageSettings(
+        stage_id=stage.stage_id,
+        name=stage.model_stage,
+        axes=found,
+        fields=values,
+        cleared=cleared_values(root),
+    )
 
 
 def _typed(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from stagemesh.spec.diagnostic import nearest
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
@@ -38,5 +37,5 @@ class Stages:
     def help_for(self, name: str) -> str:
         """Say which stage was meant by a name that is none, if one is near, and list all."""
         stages = () if self.pipeline is None else self.pipeline.stages
-        near = difflib.get_close_matches(name, [stage.model_stage for stage in stages], n=1)
-        return f"did you mean `{near[0]}`? {self.listed}" if near else self.listed
+        near = nearest(name, (stage.model_stage for stage in stages))
+        return self.listed if near is None else f"did you mean `{near}`? {self.listed}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, TypeAlias
 
@@ -23,6 +23,9 @@ Path: TypeAlias = tuple[str | int, ...]
 
 Position: TypeAlias = tuple[int, int]
 """Line and column, from 1."""
+
+Tagged: TypeAlias = tuple[type[yaml.Node], Position]
+"""Kind and place of a value with a tag; a mapping and its first key may share the place."""
 
 MAX_DEPTH: Final = 64
 """Levels of nesting, far more than any file of ours has."""
@@ -38,7 +41,11 @@ _SCALARS: Final = (str, bool, int, float, type(None))
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
 _PREFIX: Final = "tag:yaml.org,2002:"
 _MERGE: Final = f"{_PREFIX}merge"
-_COLLECTIONS: Final = (f"{_PREFIX}map", f"{_PREFIX}seq")
+_NODES: Final[Mapping[type[yaml.Event], type[yaml.Node]]] = {
+    yaml.ScalarEvent: yaml.ScalarNode,
+    yaml.SequenceStartEvent: yaml.SequenceNode,
+    yaml.MappingStartEvent: yaml.MappingNode,
+}
 _CONSTANTS: Final = {"None": "null", "True": "true", "False": "false"}
 
 
@@ -76,15 +83,24 @@ class Tree:
     """What could not be taken; such a value is `UNSET` in the tree, such a key is absent."""
 
 
-def tree_from_yaml(node: yaml.Node | None) -> Tree:
-    """Turn the node of a YAML document into a tree."""
-    builder = _YamlBuilder()
+def tree_from_yaml(node: yaml.Node | None, tagged: Collection[Tagged] = ()) -> Tree:
+    """Turn the node of a YAML document into a tree; `tagged` is what `tagged_in` found in it."""
+    builder = _YamlBuilder(tagged)
     value = None if node is None else builder.build(node, ())
     return Tree(
         value=value,
         positions=builder.positions,
         key_positions=builder.key_positions,
         problems=tuple(builder.problems),
+    )
+
+
+def tagged_in(events: Iterable[yaml.Event]) -> frozenset[Tagged]:
+    """Return the values that a document gives a tag: a composed node no longer tells."""
+    return frozenset(
+        (_NODES[type(event)], _position(event))
+        for event in events
+        if isinstance(event, yaml.NodeEvent) and type(event) in _NODES and event.tag is not None  # type: ignore[attr-defined]  # the stubs do not have it
     )
 
 
@@ -154,8 +170,9 @@ class _Builder:
 
 
 class _YamlBuilder(_Builder):
-    def __init__(self) -> None:
+    def __init__(self, tagged: Collection[Tagged]) -> None:
         super().__init__()
+        self._tagged = tagged
         self.positions: dict[Path, Position] = {}
         self.key_positions: dict[Path, Position] = {}
         self._open: set[int] = set()
@@ -170,7 +187,7 @@ class _YamlBuilder(_Builder):
         if id(node) in self._open:
             self.tell("CF005", "a value must not contain itself", path, position)
             return UNSET
-        if node.tag not in _COLLECTIONS:
+        if self._has_tag(node):
             self._unsupported(node, path)
             return UNSET
         self._open.add(id(node))
@@ -185,7 +202,7 @@ class _YamlBuilder(_Builder):
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str | int, object]:
         built: dict[str | int, object] = {}
         for key_node, value_node in node.value:
-            key = None if key_node.tag == _MERGE else self._key(key_node, path)
+            key = None if self._merges(key_node) else self._key(key_node, path)
             if key in built:
                 self._twice(key_node, (*path, key))
             elif key is not None:
@@ -228,7 +245,7 @@ class _YamlBuilder(_Builder):
         self, node: yaml.MappingNode, path: Path
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """Members that merge keys (`<<`) bring in, those that win first."""
-        for merge in (value for key, value in node.value if key.tag == _MERGE):
+        for merge in (value for key, value in node.value if self._merges(key)):
             sources = merge.value if isinstance(merge, yaml.SequenceNode) else [merge]
             for source in sources:
                 if not self.has_room(path, _position(source)):
@@ -238,7 +255,7 @@ class _YamlBuilder(_Builder):
                     self.tell("CF005", message, path, _position(source))
                     continue
                 self._open.add(id(source))
-                yield from (pair for pair in source.value if pair[0].tag != _MERGE)
+                yield from (pair for pair in source.value if not self._merges(pair[0]))
                 yield from self._inherited(source, path)
                 self._open.discard(id(source))
 
@@ -250,16 +267,23 @@ class _YamlBuilder(_Builder):
         return self._scalars[id(node)]
 
     def _typed(self, node: yaml.ScalarNode, path: Path) -> object:
-        kind = node.tag.removeprefix(_PREFIX)
-        try:
-            value = _typed(kind, node)
-        except (ValueError, LookupError):  # the constructor looks words and first characters up
-            self.tell("CF005", f"{quoted(node.value)} is no valid {kind}", path, _position(node))
-            return UNSET
-        if value is node:
+        if self._has_tag(node):
             self._unsupported(node, path)
             return UNSET
-        return value
+        kind = node.tag.removeprefix(_PREFIX)
+        try:
+            return _typed(kind, node)
+        except ValueError:
+            self.tell("CF005", f"{quoted(node.value)} is no valid {kind}", path, _position(node))
+            return UNSET
+
+    def _has_tag(self, node: yaml.Node) -> bool:
+        """Whether the text gives a tag, rather than the value telling its own type."""
+        return (type(node), _position(node)) in self._tagged
+
+    def _merges(self, key: yaml.Node) -> bool:
+        """Whether a key is `<<`."""
+        return key.tag == _MERGE and not self._has_tag(key)
 
     def _unsupported(self, node: yaml.Node, path: Path) -> None:
         tag = quoted(node.tag.replace(_PREFIX, "!!"))
@@ -267,10 +291,8 @@ class _YamlBuilder(_Builder):
 
 
 def _typed(kind: str, node: yaml.ScalarNode) -> object:
-    """Return the scalar's value, or the node itself for a kind that has none here."""
+    """Return the value of a scalar whose kind its own text tells."""
     match kind:
-        case "str" | "timestamp" | "value" | "merge":  # a date stays the text that it was
-            return node.value
         case "int" | "float" if len(node.value) > _LONGEST_NUMBER:
             raise ValueError
         case "int":
@@ -281,8 +303,8 @@ def _typed(kind: str, node: yaml.ScalarNode) -> object:
             return _CONSTRUCTOR.construct_yaml_bool(node)
         case "null":
             return None
-        case _:
-            return node
+        case _:  # text, and what stays the text that it was, such as a date
+            return node.value
 
 
 class _ValueBuilder(_Builder):
@@ -314,5 +336,5 @@ class _ValueBuilder(_Builder):
         return built
 
 
-def _position(node: yaml.Node) -> Position:
+def _position(node: yaml.Node | yaml.Event) -> Position:
     return node.start_mark.line + 1, node.start_mark.column + 1

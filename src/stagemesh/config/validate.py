@@ -8,8 +8,8 @@ planner, which knows its form.
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from stagemesh.config.deploy import read_deploy
 from stagemesh.config.document import Document
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import named_model
+from stagemesh.config.opened import OpenedFile, open_file
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.schema import StrategyFile
 from stagemesh.config.settle import settle
@@ -33,9 +34,6 @@ from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import PipelineConfig
 
 _PLAN_KEYS: Final = ("version", "checkpoint")
-_PLAN_HEAD: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*[0-9]+\s*,\s*"pipeline"\s*:')
-"""How a saved plan begins; it may be larger than any file that people write."""
-_HEAD_BYTES: Final = 256
 
 
 class FileKind(Enum):
@@ -55,6 +53,8 @@ class CheckedFile:
 
     path: str
     """The file as it was given."""
+    opened: OpenedFile | None = field(default=None, repr=False)
+    """What was read of it; a pipe cannot be read a second time."""
     kind: FileKind | None
     """What it holds; `None` when it cannot be read."""
     pipeline: str | None = None
@@ -98,8 +98,16 @@ def check_files(
         known = _pipeline(pipeline, place, catalog, run)
     checker = _Checker(catalog, known)
     return CheckedFiles(
-        files=tuple(checker.check(str(path)) for path in paths), problems=tuple(run.findings)
+        files=tuple(map(checker.check, _opened(paths))), problems=tuple(run.findings)
     )
+
+
+def _opened(paths: Iterable[str | Path]) -> Iterator[OpenedFile]:
+    """Open files; one that is given twice is read once."""
+    known: dict[str, OpenedFile] = {}
+    for name in map(str, paths):
+        known[name] = known.get(name) or open_file(name)
+        yield known[name]
 
 
 def _pipeline(name: str, place: Place, catalog: Catalog, run: Run) -> PipelineConfig | None:
@@ -118,21 +126,22 @@ class _Checker:
         self._pipeline = pipeline
         self._fields = stage_fields(catalog)
 
-    def check(self, path: str) -> CheckedFile:
-        if begins_like_a_plan(path):
-            return CheckedFile(path=path, kind=FileKind.PLAN)
+    def check(self, opened: OpenedFile) -> CheckedFile:
+        if opened.begins_like_a_plan:
+            return CheckedFile(path=opened.name, opened=opened, kind=FileKind.PLAN)
         run = Run(partial=True)
-        documents = DeployFiles(self._catalog, run).open(path, path)
+        documents = DeployFiles(self._catalog, run).open(opened, opened.name)
         kind = kind_of(documents)
         if kind is FileKind.PLAN:
-            return CheckedFile(path=path, kind=kind)
+            return CheckedFile(path=opened.name, opened=opened, kind=kind)
         pipeline = None
         if kind is FileKind.DEPLOY:
             pipeline = self._check_deploy(documents, run)
         elif kind is FileKind.STRATEGY:
             pipeline = self._check_strategy(documents[-1], run)
         return CheckedFile(
-            path=path,
+            path=opened.name,
+            opened=opened,
             kind=kind,
             pipeline=None if pipeline is None else pipeline.model_type,
             diagnostics=tuple(dict.fromkeys(run.findings)),
@@ -165,12 +174,3 @@ def kind_of(documents: tuple[Document, ...]) -> FileKind | None:
     if all(key in root for key in hints(StrategyFile)):
         return FileKind.STRATEGY
     return FileKind.PLAN if all(key in root for key in _PLAN_KEYS) else FileKind.DEPLOY
-
-
-def begins_like_a_plan(path: str) -> bool:
-    """Whether a file begins as saved plans do; nothing more of it is read."""
-    try:
-        with Path(path).open("rb") as file:
-            return _PLAN_HEAD.match(file.read(_HEAD_BYTES)) is not None
-    except (OSError, ValueError):  # told when it is read
-        return False

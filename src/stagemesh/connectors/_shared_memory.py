@@ -8,19 +8,18 @@ with those that are kept they stay within a budget.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.connectors import _wire
 from stagemesh.connectors._arena import PAGE_BYTES, Arena, map_sealed
+from stagemesh.connectors._memory import Loan, Window, aligned_copy
 from stagemesh.connectors.shared_memory import SharedMemoryOptions
-from stagemesh.errors import ClosedError
+from stagemesh.errors import ClosedError, ConnectorError
 from stagemesh.spec.connector import Ticket
-from stagemesh.spec.payload import ALIGNMENT, Payload
+from stagemesh.spec.payload import Payload
 
 _GIANT_SHARE: Final = 4
 _SPARE_BYTES: Final = 64 * 1024 * 1024
@@ -37,7 +36,7 @@ class SharedMemorySender:
         self._common_bytes = options.arena_bytes
         self._giant_budget = _whole_pages(options.giant_bytes)
         self._closed = False
-        self._numbers = itertools.count()
+        self._window = Window(options.arena_bytes)
         self._arena_numbers = itertools.count(_COMMON + 1)
         self._arenas: dict[int, Arena] = {}
         self._spare: list[int] = []
@@ -53,15 +52,16 @@ class SharedMemorySender:
         if num_bytes > _wire.MAX_PAYLOAD_BYTES:
             raise ValueError(f"payload of `{num_bytes}` bytes is too big")
         if num_bytes <= _wire.INLINE_BYTES:
-            data = bytearray(num_bytes)
-            for offset, part in _wire.parts_of(payload, offsets):
-                data[offset : offset + part.nbytes] = part
-            body = self._body(payload, headers, _wire.Inline(data=bytes(data)))
-            return Ticket(number=next(self._numbers), body=body)
+            if not self._window.has_room(num_bytes):
+                return None
+            body = self._body(payload, headers, _wire.inline(payload, offsets, num_bytes))
+            return Ticket(number=self._window.take(len(body)), body=body)
         try:
             number = self._arena_for(num_bytes)
         except (OSError, MemoryError) as error:
-            raise ValueError(f"no memory for a payload of `{num_bytes}` bytes: {error}") from error
+            raise ConnectorError(
+                f"no memory for a payload of `{num_bytes}` bytes: {error}"
+            ) from error
         if number is None:
             return None
         arena = self._arenas[number]
@@ -80,6 +80,7 @@ class SharedMemorySender:
 
     def released(self, number: int) -> None:
         """Take the room of that ticket back; unknown numbers are ignored."""
+        self._window.release(number)
         place = self._places.pop(number, None)
         if place is not None:
             self._give_back(*place)
@@ -105,7 +106,7 @@ class SharedMemorySender:
         return body
 
     def _ticket(self, arena: int, place: int, body: bytes) -> Ticket:
-        number = next(self._numbers)
+        number = self._window.take(len(body))
         self._places[number] = (arena, place)
         return Ticket(number=number, body=body, fds=self._arenas[arena].announce())
 
@@ -167,22 +168,6 @@ def _whole_pages(num_bytes: int) -> int:
     return -(-num_bytes // PAGE_BYTES) * PAGE_BYTES
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class _Loan:
-    """Tells the producer once that a payload was given back, from whatever thread."""
-
-    pending: list[int]
-    on_release: Callable[[int], None]
-
-    def release(self) -> None:
-        """Give the payload back."""
-        try:
-            number = self.pending.pop()  # atomic: of two threads one gets it
-        except IndexError:
-            return
-        self.on_release(number)
-
-
 class SharedMemoryReceiver:
     """The consuming end. `get` comes from one thread, releases from any."""
 
@@ -191,58 +176,81 @@ class SharedMemoryReceiver:
         del options
         self._on_release = on_release
         self._arenas: dict[int, memoryview] = {}
+        self._unmapped: dict[int, int] = {}
+        """Files that could not be mapped: no later ticket brings them again."""
 
     def get(self, ticket: Ticket) -> Payload:
         """Borrow the payload of a ticket; its descriptors are closed, mapped or not."""
+        fds = list(ticket.fds)
         try:
             header = _wire.decode(ticket.body)
             for number in header.gone:
-                self._arenas.pop(number, None)
+                self._forget(number)
             _, num_bytes = _wire.layout(header.buffers)
-            memory = self._locate(header.place, num_bytes, ticket.fds)
+            _expect(len(ticket.bulk) == 0, "ticket came with bytes that it does not need")
+            memory = self._locate(header.place, num_bytes, fds)
         finally:
-            for fd in ticket.fds:
+            for fd in fds:
                 os.close(fd)
-        loan = _Loan(pending=[ticket.number], on_release=self._on_release)
+        loan = Loan(pending=[ticket.number], on_release=self._on_release)
         buffers = _wire.buffers_in(header.buffers, memory)
         return Payload(meta=header.meta, buffers=buffers, release=loan.release)
 
     def close(self) -> None:
         """Let go of the arenas; a payload that is still borrowed keeps its mapping alive."""
         self._arenas.clear()
+        for number in list(self._unmapped):
+            self._forget(number)
 
-    def _locate(
-        self, place: _wire.Inline | _wire.InArena, num_bytes: int, fds: tuple[int, ...]
-    ) -> memoryview:
-        if isinstance(place, _wire.Inline):
-            _expect(len(fds) == 0, "ticket came with a descriptor that it does not need")
-            memory = _aligned(place.data)
-        else:
-            _expect(place.offset % PAGE_BYTES == 0, "ticket points to an odd place")
-            arena = self._arena(place, fds)
-            memory = arena[place.offset : place.offset + num_bytes]
+    def _locate(self, place: _wire.Place, num_bytes: int, fds: list[int]) -> memoryview:
+        match place:
+            case _wire.Inline(data=data):
+                _expect(len(fds) == 0, "ticket came with a descriptor that it does not need")
+                memory = aligned_copy(data)
+            case _wire.InArena(offset=offset):
+                _expect(offset % PAGE_BYTES == 0, "ticket points to an odd place")
+                memory = self._arena(place, fds)[offset : offset + num_bytes]
+            case _:
+                raise ValueError("ticket is of another connector")
         _expect(memory.nbytes == num_bytes, "ticket points outside the memory of this edge")
         return memory
 
-    def _arena(self, place: _wire.InArena, fds: tuple[int, ...]) -> memoryview:
-        arena = self._arenas.get(place.arena)
+    def _arena(self, place: _wire.InArena, fds: list[int]) -> memoryview:
+        number = place.arena
+        arena = self._arenas.get(number)
         if arena is None:
-            _expect(len(fds) == 1, "first ticket into an arena came without its memory file")
-            arena = self._arenas[place.arena] = map_sealed(fds[0], place.arena_bytes)
-        else:
-            _expect(len(fds) == 0, "ticket came with a second file for its arena")
-            _expect(arena.nbytes == place.arena_bytes, "ticket is for an arena of another size")
+            if number in self._unmapped:
+                _expect(len(fds) == 0, "ticket came with a second file for its arena")
+            else:
+                _expect(len(fds) == 1, "first ticket into an arena came without its memory file")
+                self._unmapped[number] = fds.pop()
+            return self._map(number, place.arena_bytes)
+        _expect(len(fds) == 0, "ticket came with a second file for its arena")
+        _expect(arena.nbytes == place.arena_bytes, "ticket is for an arena of another size")
         return arena
+
+    def _map(self, number: int, num_bytes: int) -> memoryview:
+        """Map a file; one that cannot be mapped now is kept, and tried again by later tickets."""
+        try:
+            arena = map_sealed(self._unmapped[number], num_bytes)
+        except OSError as error:
+            raise ConnectorError(
+                f"no memory for an arena of `{num_bytes}` bytes: {error}"
+            ) from error
+        except ValueError:
+            self._forget(number)
+            raise
+        self._forget(number)
+        self._arenas[number] = arena
+        return arena
+
+    def _forget(self, number: int) -> None:
+        self._arenas.pop(number, None)
+        fd = self._unmapped.pop(number, None)
+        if fd is not None:
+            os.close(fd)
 
 
 def _expect(holds: bool, message: str) -> None:  # noqa: FBT001  the claim comes first
     if not holds:
         raise ValueError(message)
-
-
-def _aligned(data: bytes) -> memoryview:
-    """Copy `data` to memory that begins on a multiple of `ALIGNMENT`."""
-    room = bytearray(len(data) + ALIGNMENT)
-    start = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % ALIGNMENT
-    room[start : start + len(data)] = data
-    return memoryview(room)[start : start + len(data)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -55,12 +55,26 @@ class InArena(_Wire, frozen=True, kw_only=True, tag=1):
     offset: _Size
 
 
+class InBulk(_Wire, frozen=True, kw_only=True, tag=2):
+    """The bytes travel behind the ticket."""
+
+
+class InStore(_Wire, frozen=True, kw_only=True, tag=3):
+    """The bytes lie in a store, under the ticket's number in this space of keys."""
+
+    space: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+
+
+Place: TypeAlias = Inline | InArena | InBulk | InStore
+"""Where the bytes are; each connector has its own, beside `Inline`."""
+
+
 class Header(_Wire, frozen=True, kw_only=True):
     """The whole body."""
 
     meta: dict[str, MetaValue]
     buffers: Annotated[tuple[BufferHeader, ...], Meta(max_length=_MAX_BUFFERS)]
-    place: Inline | InArena
+    place: Place
     gone: Annotated[tuple[int, ...], Meta(max_length=MAX_GONE)] = ()
     """Arenas that no ticket will name again."""
 
@@ -167,3 +181,11 @@ def parts_of(payload: Payload, offsets: tuple[int, ...]) -> Iterable[tuple[int, 
     for buffer, offset in zip(payload.buffers, offsets, strict=True):
         if buffer.data.nbytes:
             yield offset, buffer.data
+
+
+def inline(payload: Payload, offsets: tuple[int, ...], num_bytes: int) -> Inline:
+    """Copy the bytes of a small payload to where they lie in the ticket."""
+    data = bytearray(num_bytes)
+    for offset, part in parts_of(payload, offsets):
+        data[offset : offset + part.nbytes] = part
+    return Inline(data=bytes(data))

@@ -21,13 +21,13 @@ class MooncakeStoreOptions:
     host: str = "127.0.0.1"
     """Name or address by which other hosts reach this one."""
     metadata_server: str = "http://127.0.0.1:8080/metadata"
-    """Address of the metadata service."""
+    """Address of the metadata service, or `P2PHANDSHAKE` to do without one."""
     master: str = "127.0.0.1:50051"
     """Address of the master."""
-    segment: Annotated[int, Range(minimum=1)] = 512 * 1024 * 1024
-    """Bytes of memory that one process contributes to the store."""
-    localbuf: Annotated[int, Range(minimum=1)] = 64 * 1024 * 1024
-    """Bytes of the buffer through which one process reads and writes."""
+    segment: Annotated[int, Range(minimum=16 * 1024 * 1024)] = 512 * 1024 * 1024
+    """Bytes of memory that one process contributes to the store, in pieces of 16 MiB."""
+    localbuf: Annotated[int, Range(minimum=64 * 1024)] = 64 * 1024 * 1024
+    """Bytes of the buffer through which one process reads and writes; no payload is larger."""
     proto: Literal["tcp", "rdma"] = "tcp"
     """How bytes travel."""
 
@@ -43,6 +43,9 @@ CONNECTOR = ConnectorSpec(
     summary="a distributed store between processes of several hosts",
     reach=Reach.NETWORK,
     options=MooncakeStoreOptions,
+    local_options=("host",),
+    sender="stagemesh.connectors._mooncake_store:MooncakeStoreSender",
+    receiver="stagemesh.connectors._mooncake_store:MooncakeStoreReceiver",
+    blocking=True,
     endpoints=_endpoints,
-    planning_only="stages do not run on several hosts yet",
 )

@@ -8,6 +8,7 @@ from typing import cast
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, Sourced, StageSettings
+from stagemesh.plan.causes import one_for_each_cause
 from stagemesh.plan.checks import check_stack
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.devices import Devices
@@ -18,7 +19,7 @@ from stagemesh.plan.launch import launch_options, launch_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
-from stagemesh.plan.provenance import values_of
+from stagemesh.plan.provenance import cleared_of, values_of
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
@@ -71,11 +72,11 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
     context = _context(request, Catalog.installed() if catalog is None else catalog, report)
     ruled = _ruled(context, report)
     if report.failed:
-        return PlanResult(plan=None, diagnostics=report.diagnostics)
+        return PlanResult(plan=None, diagnostics=one_for_each_cause(report.diagnostics))
     _tell_unknown_memory(context.drafts, context.placement, report)
     report.skip(*ruled.skipped)
     plan = _plan(request, context, ruled, report)
-    return PlanResult(plan=plan, diagnostics=report.diagnostics)
+    return PlanResult(plan=plan, diagnostics=one_for_each_cause(report.diagnostics))
 
 
 def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleContext:
@@ -128,6 +129,7 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
         skipped_checks=report.skipped,
         launch=launch,
         values={
+            **cleared_of(context.settings.cleared),
             **values_of(context.settings.fields),
             **values_of({f"launch.{name}": said for name, said in context.settings.launch.items()}),
         },

@@ -19,22 +19,28 @@ MAX_RANKS: Final = 2**12
 
 
 def check_stack(stack: Stack, report: Report) -> bool:
-    """Report what is wrong with a stage's axes; return whether its ranks can be counted at all."""
+    """Report what is wrong with a stage's axes; return whether its ranks can be counted at all.
+
+    They cannot where the size of an axis that brings them is wrong: it will be another one.
+    """
     misfits = list(_misfits(stack))
-    stack = replace(stack, axes=tuple(item for item in stack.axes if _fits(stack, item)))
+    stack = replace(stack, axes=tuple(item for item in stack.axes if fits(stack, item)))
     contradictions = [*_unsettled(stack), *_excluded_pairs(stack), *_too_many_ranks(stack)]
     report.add(*misfits, *contradictions)
     if contradictions:
         return False
+    is_counted = not misfits
     for item in stack.axes:
         mismatch = _size_mismatch(stack, item)
         if mismatch is not None:
             report.add(mismatch)
             continue
-        findings = rule_findings(stack, item, report.skip)
+        findings = list(rule_findings(stack, item, report.skip))
         report.add(*(_placed(stack, item, finding) for finding in findings))
+        if item.axis.name in dict(stack.mesh):
+            is_counted &= all(finding.option is not None for finding in findings)
     report.add(*_field_conflicts(stack), *_binding_conflicts(stack))
-    return not misfits
+    return is_counted
 
 
 def rule_findings(
@@ -50,12 +56,14 @@ def rule_findings(
         facts=stack.facts,
         world=stack.world,
         weight_folders=stack.stage.weight_folders,
+        names=item.names,
         skip=skip,
     )
     return item.axis.check(view)
 
 
-def _fits(stack: Stack, item: StackedAxis) -> bool:
+def fits(stack: Stack, item: StackedAxis) -> bool:
+    """Whether the stage can have the axis by its kind and its declaration."""
     stage = stack.stage
     return stage.execution_type in item.axis.fits and item.axis.name not in stage.excludes
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from stagemesh.plan.place import size_text
 from stagemesh.plan.render import value_line
 from stagemesh.plan.table import table
+from stagemesh.plan.tally import held_by
 from stagemesh.plan.values import Plan
 from stagemesh.plan.words import OWNERS, plural
 from stagemesh.spec.axis import Owner
@@ -83,5 +84,6 @@ def _values(plan: Plan) -> Iterator[tuple[str, ...]]:
     for path, value in plan.values.items():
         yield "values", *value_line(path, value)
     for stage in plan.stages:
+        held = held_by(stage)
         for path, value in stage.values.items():
-            yield "values", *value_line(f"{stage.name}.{path}", value)
+            yield "values", *value_line(f"{stage.name}.{path}", value, held.get(path))

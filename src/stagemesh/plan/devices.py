@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from stagemesh.config.host import Host
+from stagemesh.config.tree import quoted
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.frozen import frozen
@@ -16,6 +17,8 @@ from stagemesh.spec.unset import UNSET, Unset
 
 _GIGABYTE: Final = 10**9
 
+MAX_DEVICES: Final = 2**16
+"""Devices that a plan may be made for; a slip of the keyboard must not fill the memory."""
 IMAGINARY: Final[Mapping[str, int]] = {
     "A100": 80 * _GIGABYTE,
     "A10G": 24 * _GIGABYTE,
@@ -97,19 +100,22 @@ def devices_from(
     """
     if given is UNSET:
         return _of_host(host, host.count)
-    match = re.fullmatch(r"([1-9][0-9]{0,4})(?:x([A-Za-z0-9]+))?", str(given), re.ASCII)
-    if match is None:
+    match = re.fullmatch(r"([1-9][0-9]*|0)(?:x([A-Za-z0-9]+))?", str(given), re.ASCII)
+    # what has more digits is not converted: that could take minutes
+    if match is None or not 0 < int(match[1][: len(str(MAX_DEVICES)) + 1]) <= MAX_DEVICES:
+        takes = "a number or a number and a name"
+        takes = takes if match is None else f"from `1` to `{MAX_DEVICES}` devices"
         return _wrong(
             flag,
             "PL001",
-            f"`{flag}` takes a number or a number and a name, got `{given}`",
+            f"`{flag}` takes {takes}, got {quoted(given)}",
             f"write `{flag} 4`, or `{flag} 8xH200` to plan for devices that are not here",
         )
     count, name = int(match[1]), match[2]
     if name is not None:
         if name not in IMAGINARY:
             help_text = did_you_mean(name, IMAGINARY)
-            return _wrong(flag, "PL002", f"unknown device `{name}`", help_text)
+            return _wrong(flag, "PL002", f"unknown device {quoted(name)}", help_text)
         return Devices(kind=name, count=count, memory_bytes=IMAGINARY[name], imaginary=True)
     if host.count is not None and count > host.count:
         return _wrong(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from stagemesh.config.check import hints
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings
+from stagemesh.plan.refusal import make_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
@@ -27,17 +28,11 @@ def edge_options(
     }
     if UNSET in taken.values():
         return {}
-    try:
-        return plain_fields(kind(**taken))
-    except ValueError as error:  # the options type of a model says no
-        report.add(
-            Diagnostic(
-                code="PL025",
-                message=f"an option of the edges of `{producer.model_stage}` is refused: {error}",
-                origin=None if connector is None else connector.origin,
-            )
-        )
-        return {}
+    made, refusals = make_options(kind, taken)
+    what = f"an option of the edges of `{producer.model_stage}` is refused"
+    origins = {name: given[name].origin for name in taken}
+    report.add(*(refusal.told("PL025", what, origins) for refusal in refusals))
+    return {} if refusals else plain_fields(made)
 
 
 def report_idle_options(
@@ -59,6 +54,12 @@ def report_idle_options(
                         code="MD026",
                         message=f"connector `{name}` carries no edge that has a `{option}`",
                         origin=value.origin,
-                        help=did_you_mean(option, known),
+                        help=_help(option, known),
                     )
                 )
+
+
+def _help(option: str, known: Collection[str]) -> str:
+    if not known:
+        return f"no edge of the connector has options of its own here; leave `{option}` out"
+    return did_you_mean(option, known)

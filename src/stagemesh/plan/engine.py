@@ -12,6 +12,7 @@ from stagemesh.config.kind_fields import INSTEAD, KIND_FIELDS
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.schema import AUTO, StageEntry
 from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.plan.refusal import make_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
@@ -190,14 +191,8 @@ def _arguments(
     }
     if UNSET in taken.values():
         return NoOptions()
-    try:
-        return spec.options(**taken)
-    except ValueError as error:  # the options type of a plug-in says no
-        report.add(
-            Diagnostic(
-                code="PL023",
-                message=f"engine `{spec.name}` of `{stage.model_stage}` says: {error}",
-                origin=next((given[name].origin for name in taken), None),
-            )
-        )
-        return NoOptions()
+    made, refusals = make_options(spec.options, taken)
+    who = f"engine `{spec.name}` of `{stage.model_stage}` says"
+    origins = {name: value.origin for name, value in given.items()}
+    report.add(*(refusal.told("PL023", who, origins) for refusal in refusals))
+    return NoOptions() if refusals else made

@@ -27,6 +27,9 @@ from stagemesh.spec.unset import UNSET
 
 _MOST: Final = 64
 """Sizes of an axis that are tried."""
+_WINS: Final = "wins"
+_OVERRIDDEN: Final = "overridden"
+_CLEARS: Final = "clears"
 _DEFAULT: Final = "default"
 _DEVICES: Final = "devices"
 _FORCED: Final = "what the model does not let go of"
@@ -62,8 +65,8 @@ class Word:
     """Where it was written."""
     value: object
     """What it says."""
-    verdict: str = "overridden"
-    """`wins` or `overridden`."""
+    verdict: str = _OVERRIDDEN
+    """`wins`, `overridden`, or `clears` for a `null` that takes back what lower layers say."""
 
 
 @frozen
@@ -101,15 +104,11 @@ def explain_value(
         return None
     own = None if doc is None else _own(doc.declarations, stage)
     said = [] if value is None else [value, *value.superseded]
-    held = UNSET if stage is None else _held(stage, subject.path)
-    words = tuple(
-        word if number else replace(word, verdict="wins")
-        for number, word in enumerate(_words(said, own, held))
-    )
+    words = tuple(_words(said, own, stage, subject.path))
     return ValueStory(
         path=subject.shown,
         topic=_topic(subject.path, axis) or (written if doc is None else doc.path),
-        value=words[0].value if words else None,
+        value=next((word.value for word in words if word.verdict == _WINS), None),
         type="" if own is None else own.type.removesuffix(" or null"),
         doc="" if own is None else own.doc,
         words=words,
@@ -147,13 +146,6 @@ def _is_here(doc: FieldDoc, subject: Subject, stage: StagePlan | None) -> bool:
     return bool(doc.kinds) if stage is None else stage.execution_type in doc.kinds
 
 
-def _held(stage: StagePlan, path: str) -> object:
-    """What holds in a stage, where the plan says more than was given."""
-    if path == _DEVICES and path not in stage.values:
-        return devices_text(stage)
-    return held_by(stage).get(path, UNSET)
-
-
 def _axis(subject: Subject, catalog: Catalog) -> Axis | None:
     first, _, rest = subject.path.partition(".")
     return catalog.axes.get(rest.partition(".")[0]) if first == AXES else None
@@ -170,18 +162,48 @@ def _own(declarations: tuple[Declaration, ...], stage: StagePlan | None) -> Decl
     return next((each for each in declarations if each.owner == wanted), declarations[0])
 
 
-def _words(said: Sequence[ValuePlan], own: Declaration | None, held: object) -> Iterator[Word]:
-    """What the layers say, highest first; the field's own default is the last word."""
-    if said and held not in (UNSET, said[0].value):
+def _words(
+    said: Sequence[ValuePlan], own: Declaration | None, stage: StagePlan | None, path: str
+) -> Iterator[Word]:
+    """What the layers say, highest first; the field's own default is the last word.
+
+    The first of them wins; where that is a `null` that takes back the others, the last one does.
+    """
+    default = [Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)] if own is not None else []
+    if own is not None and (own.required or _DEFAULT in [each.layer for each in said]):
+        default = []
+    above = [] if stage is None else list(_above(said, default, stage, path))
+    words = [*above, *map(_word, said), *default]
+    is_cleared = bool(said) and said[0].clears and not above
+    winner = len(words) - 1 if is_cleared else 0
+    for number, word in enumerate(words):
+        wins = number == winner and word.verdict != _CLEARS
+        yield replace(word, verdict=_WINS) if wins else word
+
+
+def _above(
+    said: Sequence[ValuePlan], default: Sequence[Word], stage: StagePlan, path: str
+) -> Iterator[Word]:
+    """What holds in a stage, where the plan says more than was given."""
+    is_given = bool(said) and not said[0].clears
+    if path == _DEVICES:
+        if not is_given:
+            yield Word(layer="placement", place="automatic", value=devices_text(stage))
+        return
+    given = [said[0].value] if is_given else [word.value for word in default]
+    held = held_by(stage).get(path, UNSET)
+    if held not in (UNSET, *given):
         yield Word(layer=_LAYERS["pipeline"], place=_FORCED, value=held)
-    elif not said and held is not UNSET:
-        yield Word(layer="placement", place="automatic", value=held)
-    for each in said:
-        shipped = ", as the model ships it" if each.is_default and each.layer != _DEFAULT else ""
-        layer = _LAYERS[each.layer] + shipped
-        yield Word(layer=layer, place=each.origin, value=each.value)
-    if own is not None and not own.required and _DEFAULT not in [each.layer for each in said]:
-        yield Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)
+
+
+def _word(said: ValuePlan) -> Word:
+    shipped = ", as the model ships it" if said.is_default and said.layer != _DEFAULT else ""
+    return Word(
+        layer=_LAYERS[said.layer] + shipped,
+        place=said.origin,
+        value=said.value,
+        verdict=_CLEARS if said.clears else _OVERRIDDEN,
+    )
 
 
 def _needs(axis: Axis, subject: Subject, made: Made, catalog: Catalog) -> Iterator[str]:

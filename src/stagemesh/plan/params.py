@@ -11,6 +11,7 @@ from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.config.tree import quoted
 from stagemesh.plan.engine import EngineChoice
+from stagemesh.plan.refusal import make_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, Severity, did_you_mean
@@ -25,17 +26,11 @@ def model_args(
     """Return `additional_config` with the defaults of the stage's options filled in."""
     given = settings.fields.get("additional_config")
     taken = _checked(given, [stage.options], f"stage `{stage.model_stage}`", report)
-    try:
-        return plain_fields(stage.options(**taken))
-    except ValueError as error:  # the options type of a model says no
-        report.add(
-            Diagnostic(
-                code="PL025",
-                message=f"`additional_config` of `{stage.model_stage}` is refused: {error}",
-                origin=None if given is None else given.origin,
-            )
-        )
-        return {}
+    made, refusals = make_options(stage.options, taken)
+    what = f"`additional_config` of `{stage.model_stage}` is refused"
+    origins = {} if given is None else {name: _origin(given, name) for name in taken}
+    report.add(*(refusal.told("PL025", what, origins) for refusal in refusals))
+    return {} if refusals else plain_fields(made)
 
 
 def sampling(

@@ -7,7 +7,6 @@ least loaded device that has room, the ranks of one replica on distinct devices.
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
@@ -89,11 +88,16 @@ class _Load:
             self.ranks[device] = self.ranks.get(device, 0) + 1
 
     def has_room(self, wish: Wish, device: int) -> bool:
-        """Whether one more rank fits on a device, as far as anything is known."""
-        if exceeds(self.shares.get(device, 0.0) + (wish.share or 0.0)):
+        """Whether one more rank fits on a device, as far as anything is known.
+
+        What is too full already is told of those that fill it, and takes the others as well.
+        """
+        shares, held = self.shares.get(device, 0.0), self.bytes.get(device, 0)
+        if exceeds(shares) or (self.memory is not None and held > self.memory):
+            return True
+        if exceeds(shares + (wish.share or 0.0)):
             return False
-        wanted = self.bytes.get(device, 0) + wish.need(self.memory)
-        return self.memory is None or wanted <= self.memory
+        return self.memory is None or held + wish.need(self.memory) <= self.memory
 
     def key(self, device: int) -> tuple[int, int, int]:
         return (self.bytes.get(device, 0), self.ranks.get(device, 0), device)
@@ -186,13 +190,12 @@ def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
     if got in need:
         return None
     allowed = " or ".join(f"`{number}`" for number in need)
-    example = json.dumps({str(wish.stage_id): {"devices": ",".join(map(str, range(need[-1])))}})
     return Diagnostic(
         code="PL010",
         message=f"`{wish.stage}` lists `{got}` devices and needs {allowed}: {_shape(wish)}",
         origin=origin,
         notes=wish.notes,
-        help=f"list as many, for example with `--stage-overrides '{example}'`",
+        help="list as many, in a deploy file or with `--stage-overrides`, or change its axes",
     )
 
 

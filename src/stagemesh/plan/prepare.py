@@ -11,6 +11,7 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.load import Loaded, load
 from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.devices import devices_from
+from stagemesh.plan.reach import reaching
 from stagemesh.plan.values import CheckpointPlan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
@@ -48,7 +49,7 @@ def prepare(
     elif loaded.pipeline and loaded.settings and loaded.checkpoint:
         request = PlanRequest(
             pipeline=loaded.pipeline,
-            settings=loaded.settings,
+            settings=reaching(loaded.settings, loaded.checkpoint.facts, catalog.axes),
             checkpoint=_checkpoint_plan(loaded.checkpoint),
             facts=loaded.checkpoint.facts,
             skipped=loaded.checkpoint.skipped,

@@ -20,6 +20,11 @@ def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
     return {path: _value(leaf) for path, leaf in _leaves(given, "")}
 
 
+def cleared_of(cleared: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
+    """Say of everything that was taken back by whom, and what it was."""
+    return {path: _value(taken) for path, taken in sorted(cleared.items())}
+
+
 def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
     """Say of everything that was said about axes where it came from."""
     found: dict[str, ValuePlan] = {}
@@ -57,4 +62,5 @@ def _value(sourced: Sourced[Any]) -> ValuePlan:
         origin=str(origin),
         is_default=origin.shipped or origin.layer <= Layer.PIPELINE,
         superseded=tuple(_value(below) for below in sourced.superseded),
+        clears=sourced.clears,
     )

@@ -135,7 +135,8 @@ def _facts(plan: Plan, width: int | None) -> Iterator[str]:
 def _pipeline_changes(plan: Plan) -> Iterator[str]:
     for path, value in plan.values.items():
         if is_changed(value):
-            yield f"{path} = {value_text(value.value)} ({value.origin})"
+            held = "is at its default" if value.clears else f"= {value_text(value.value)}"
+            yield f"{path} {held} ({value.origin}{_taken_back(value)})"
 
 
 def _chains(plan: Plan) -> Iterator[str]:
@@ -211,8 +212,23 @@ def _telling(plan: Plan) -> str:
     return min(changed, key=lambda each: each[0], default=(0, plan.stages[0].name))[1]
 
 
-def value_line(path: str, value: ValuePlan) -> tuple[str, str]:
-    """Cells of a value: what it is, and where it came from with what it replaced."""
+def _taken_back(value: ValuePlan) -> str:
+    """Say what a `null` takes back; empty for a value, and where there was none."""
+    old = next((each for each in value.superseded if not each.clears), None)
+    if not value.clears or old is None:
+        return ""
+    return f" takes back {value_text(old.value)} of {old.origin}"
+
+
+def value_line(path: str, value: ValuePlan, held: object = None) -> tuple[str, str]:
+    """Cells of a value: what it is, and where it came from with what it replaced.
+
+    `held` is the default that holds where the value was taken back.
+    """
+    if value.clears:
+        origin = f"{value.layer}: {value.origin}{_taken_back(value)}"
+        since = f"default, since {origin}" if held is not None else origin
+        return (f"{path} = {value_text(held)}", since)
     replaced = "".join(
         f"; replaces {value_text(old.value)} of {old.origin}" for old in value.superseded
     )

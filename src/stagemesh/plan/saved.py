@@ -16,6 +16,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.environment import check_environment
 from stagemesh.config.host import Host
 from stagemesh.config.load import Loaded, load
+from stagemesh.config.opened import MAX_PLAN_BYTES, OpenedFile, open_file
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.tree import Path as ValuePath
 from stagemesh.config.tree import path_text, quoted
@@ -31,7 +32,7 @@ from stagemesh.spec.origin import Layer, Origin
 _AGAIN: Final = "plan again with `stagemesh plan`"
 
 
-def open_saved(file: Path, host: Host | None, catalog: Catalog | None = None) -> Made:
+def open_saved(file: Path | OpenedFile, host: Host | None, catalog: Catalog | None = None) -> Made:
     """Read the plan in `file`; what speaks against running it here is told at once.
 
     Without a `host` nothing is said about this machine: only whether the plan is still right.
@@ -39,13 +40,7 @@ def open_saved(file: Path, host: Host | None, catalog: Catalog | None = None) ->
     malformed = check_environment()
     if malformed:
         return _refused(*malformed)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "it is no text"
-        message = f"the saved plan `{file}` cannot be read: {reason.lower()}"
-        return _refused(Diagnostic(code="PL048", message=message))
-    plan = from_json(text, str(file))
+    plan = read_plan(file if isinstance(file, OpenedFile) else open_file(file, is_plan=True))
     if not isinstance(plan, Plan):
         return _refused(*plan)
     origin = Origin(layer=Layer.GLOBAL, source=str(file))
@@ -59,6 +54,21 @@ def open_saved(file: Path, host: Host | None, catalog: Catalog | None = None) ->
         message = f"the checkpoint {quoted(plan.checkpoint.path)} of the plan is no absolute path"
         found.append(Diagnostic(code="PL046", message=message, origin=origin, help=_AGAIN))
     return Made(plan=None if found else plan, diagnostics=tuple(found), documents=(), loaded=loaded)
+
+
+def read_plan(opened: OpenedFile) -> Plan | tuple[Diagnostic, ...]:
+    """Read what a file holds as a plan, whatever may speak against running it."""
+    problem, text = opened.problem, ""
+    if len(opened.content) > MAX_PLAN_BYTES:
+        problem = f"it is larger than `{MAX_PLAN_BYTES}` bytes"
+    try:
+        text = opened.content.decode()
+    except UnicodeDecodeError:
+        problem = "it is no text"
+    if problem is None:
+        return from_json(text, opened.name)
+    message = f"the saved plan `{opened.name}` cannot be read: {problem}"
+    return (Diagnostic(code="PL048", message=message),)
 
 
 def _refused(*found: Diagnostic) -> Made:

@@ -12,7 +12,7 @@ from stagemesh.spec.axis import Axis, Finding, Said, WorldRole
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import Binding
-from stagemesh.spec.origin import Origin
+from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.patterns import Policy, RouteByStage, Routing
 from stagemesh.spec.pipeline import StagePipelineConfig
 
@@ -57,6 +57,19 @@ class StackedAxis:
         return self.size > 1 or any(
             item.name in given and given[item.name].value != item.default for item in alone
         )
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What each of its options is called in the place that gives it, or that gives the axis."""
+        return {item.name: self._name(item.name) for item in fields(self.axis.options)}
+
+    def _name(self, option: str) -> str:
+        """A stage field names an option unless a strategy does, which has the option's own name."""
+        given = self.settings.options.get(option)
+        written = self.settings.origin if given is None else given.origin
+        if written.layer is Layer.STRATEGY:
+            return option
+        return self.axis.field_for(option) or option
 
     @property
     def routing(self) -> Routing:

@@ -12,7 +12,7 @@ from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
 from stagemesh.plan.place import DeviceIds
-from stagemesh.plan.provenance import axis_values, values_of
+from stagemesh.plan.provenance import axis_values, cleared_of, values_of
 from stagemesh.plan.setup import StageSetup
 from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.values import (
@@ -100,7 +100,11 @@ def plan_stage(
         owns_tokenizer=stage.owns_tokenizer,
         model_subdir=stage.model_subdir,
         loader=stage.loader,
-        values={**axis_values(item.settings for item in stack.axes), **values_of(stack.all_fields)},
+        values={
+            **cleared_of(settings.cleared),
+            **axis_values(item.settings for item in stack.axes),
+            **values_of(stack.all_fields),
+        },
         async_chunk=hands_over_chunks(settings),
         setup=setup,
     )

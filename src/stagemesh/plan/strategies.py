@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
-from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import check
-from stagemesh.config.document import Source, read_mapping, read_yaml
+from stagemesh.config.document import Source, read_mapping
 from stagemesh.config.host import Host, read_host
 from stagemesh.config.inputs import ConfigInput, PlanInputs
+from stagemesh.config.lookup import read_file
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.schema import DeviceList
@@ -112,7 +112,7 @@ def load_strategies(
     if isinstance(given, Mapping):
         document = read_mapping(given, source, run.findings)
     else:
-        document = read_yaml(Path(given), replace(source, name=str(given)), run.findings)
+        document = read_file(given, replace(source, name=str(given)), run.findings)
     stacks = (
         [] if document is None else read_stacks(document, Stages(pipeline=None), catalog.axes, run)
     )

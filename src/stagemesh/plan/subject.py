@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.fields import stage_fields
 from stagemesh.plan.make import Made
-from stagemesh.plan.provenance import AXES, axis_values, values_of
-from stagemesh.plan.tally import defaults_of
+from stagemesh.plan.provenance import AXES, axis_values, cleared_of, values_of
+from stagemesh.plan.tally import defaults_of, held_by
 from stagemesh.plan.values import StagePlan, ValuePlan
 from stagemesh.spec.axis import ENABLED, SIZE
 from stagemesh.spec.frozen import frozen
@@ -57,6 +57,10 @@ class Record:
             found |= {path: _default(value) for path, value in defaults_of(self.stages[stage])}
         return found
 
+    def held(self, stage: str | None) -> Mapping[str, object]:
+        """What holds in a stage by path, whoever gave it; empty where there is no plan."""
+        return held_by(self.stages[stage]) if stage is not None and stage in self.stages else {}
+
     @property
     def paths(self) -> Iterator[str]:
         """Every path that can be asked for, as people write it."""
@@ -79,12 +83,16 @@ def record_of(made: Made) -> Record | None:
     if settings is None:
         return None
     said: dict[str | None, Mapping[str, ValuePlan]] = {
-        stage.name: {**axis_values(stage.axes.values()), **values_of(stage.fields)}
+        stage.name: {
+            **cleared_of(stage.cleared),
+            **axis_values(stage.axes.values()),
+            **values_of(stage.fields),
+        }
         for stage in settings.stages
     }
     numbers = {str(stage.stage_id): stage.name for stage in settings.stages}
     names = {**numbers, **{name: name for name in numbers.values()}}
-    said[None] = values_of(settings.fields)
+    said[None] = {**cleared_of(settings.cleared), **values_of(settings.fields)}
     return Record(names=names, stages={}, given=said)
 
 

@@ -141,6 +141,8 @@ class ValuePlan:
     """Whether the model says so itself: its pipeline, or a deploy file that ships with it."""
     superseded: tuple[ValuePlan, ...] = ()
     """Values it replaced, highest first."""
+    clears: bool = False
+    """Whether it is a `null` that takes back what it replaced, so that the default holds."""
 
 
 @frozen

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from stagemesh.plan.values import EdgePlan
-from stagemesh.runtime.messages import Ack, Chunk, Key
+from stagemesh.runtime.messages import Ack, Attached, Chunk, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import (
@@ -54,6 +54,11 @@ class Connector:
         """The one between the caller and its stages: the first that reaches across this host."""
         spec = next(spec for spec in CONNECTORS.declarations() if spec.reach is Reach.HOST)
         return cls(spec=spec, options=spec.options())
+
+    @property
+    def bulk_limit(self) -> int:
+        """Most bytes that come behind one of its messages."""
+        return self.spec.bulk_limit(self.options)
 
     def sender(self) -> Sender:
         """Make a producing end."""
@@ -154,7 +159,7 @@ class EdgeOut:
         else:
             self._seqs[key] = seq + 1
         chunk = Chunk(key=key, seq=seq, number=ticket.number, body=ticket.body, last=last)
-        self._stream.send(chunk, ticket.fds)
+        self._stream.send(chunk, ticket.fds, ticket.bulk)
         return True
 
 
@@ -169,11 +174,10 @@ class EdgeIn:
         self._receiver = connector.receiver(self._released)
         self._seqs: dict[Key, int] = {}
 
-    def take(self, chunk: Chunk, fds: tuple[int, ...]) -> Payload:
+    def take(self, chunk: Chunk, attached: Attached) -> Payload:
         """Borrow the payload of a chunk; raises `ValueError` when malformed or out of order."""
-        ticket = Ticket(number=chunk.number, body=chunk.body, fds=fds)
         try:
-            payload = self._receiver.get(ticket)
+            payload = self._receiver.get(_ticket(chunk, attached))
         except ValueError:
             self._stream.send(Ack(number=chunk.number))
             raise
@@ -187,11 +191,10 @@ class EdgeIn:
             self._seqs[chunk.key] = expected + 1
         return payload
 
-    def discard(self, chunk: Chunk, fds: tuple[int, ...]) -> None:
+    def discard(self, chunk: Chunk, attached: Attached) -> None:
         """Give back a chunk that nobody wants any more."""
-        ticket = Ticket(number=chunk.number, body=chunk.body, fds=fds)
         try:
-            self._receiver.get(ticket).release()
+            self._receiver.get(_ticket(chunk, attached)).release()
         except ValueError:
             self._stream.send(Ack(number=chunk.number))
 
@@ -209,6 +212,10 @@ class EdgeIn:
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
             self._loop.call_soon_threadsafe(self._stream.send, Ack(number=number))
+
+
+def _ticket(chunk: Chunk, attached: Attached) -> Ticket:
+    return Ticket(number=chunk.number, body=chunk.body, fds=attached.fds, bulk=attached.bulk)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

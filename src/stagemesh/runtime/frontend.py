@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from stagemesh.runtime.core.router import Router
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
 from stagemesh.runtime.messages import (
     Ack,
+    Attached,
     Cancel,
     Cancelled,
     Chunk,
@@ -194,15 +194,16 @@ class Frontend:
         self._peers.clear()
 
     def _attach(self, where: ReplicaId, sock: socket.socket) -> None:
-        def on_message(message: Message, fds: tuple[int, ...]) -> None:
-            self._on_message(where, peer, message, fds)
+        def on_message(message: Message, attached: Attached) -> None:
+            self._on_message(where, peer, message, attached)
 
         def on_eof(reason: str | None) -> None:
             self.hold(where)
             self._on_lost(where, reason)  # and `down` comes once the process has been reaped
 
-        peer = Peer(stream=Stream(sock, on_message, on_eof))
         connector = Connector.to_caller()
+        stream = Stream(sock, on_message, on_eof, bulk_limit=connector.bulk_limit)
+        peer = Peer(stream=stream)
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
         self._peers[where] = peer
@@ -279,11 +280,11 @@ class Frontend:
         return self._peers.get(ReplicaId(stage=stage, replica=live.route[stage]))
 
     def _on_message(
-        self, where: ReplicaId, peer: Peer, message: Message, fds: tuple[int, ...]
+        self, where: ReplicaId, peer: Peer, message: Message, attached: Attached
     ) -> None:
         match message:
             case Chunk() if peer.into is not None:
-                self._output(where, peer.into, message, fds)
+                self._output(where, peer.into, message, attached)
             case Ack() if peer.out is not None:
                 peer.out.acknowledged(message.number)
             case Progress() | Finished() | Failed() | Cancelled():
@@ -291,8 +292,7 @@ class Frontend:
                 if live is not None:
                     self._stage_said(live, where, message)
             case _:
-                for fd in fds:
-                    os.close(fd)
+                attached.close()
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
 
     def _stage_said(
@@ -314,13 +314,13 @@ class Frontend:
             case Cancelled():
                 self._failed(live, where, f"it was dropped by {self._name_of(where)}")
 
-    def _output(self, where: ReplicaId, edge: EdgeIn, chunk: Chunk, fds: tuple[int, ...]) -> None:
+    def _output(self, where: ReplicaId, edge: EdgeIn, chunk: Chunk, attached: Attached) -> None:
         live = self._find(chunk.key)
         if live is None or not live.machine.output():
-            edge.discard(chunk, fds)
+            edge.discard(chunk, attached)
             return
         try:
-            payload = edge.take(chunk, fds)
+            payload = edge.take(chunk, attached)
         except ValueError as error:
             name = self._plan.stage(where.stage).name
             told = f"an output of {self._name_of(where)} was refused: {error}"

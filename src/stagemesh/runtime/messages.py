@@ -1,8 +1,9 @@
 """The closed union of messages between processes, and how one becomes a frame.
 
-A frame is its length (4 bytes), the number of descriptors that come with it (1 byte), and the
-message in MessagePack. Whatever does not decode to exactly one of these types is a `ProtocolError`,
-which ends the stream it came on.
+A frame is the length of its message (4 bytes), the number of descriptors that come with it (1
+byte), the length of the bulk behind it (8 bytes), the message in MessagePack, and the bulk.
+Whatever does not decode to exactly one of these types is a `ProtocolError`, which ends the stream
+it came on.
 
 supervisor -> stage   Setup PeerUp Welcome Stop Ping
 stage -> supervisor   Ready Fatal Met Blame Pong
@@ -13,6 +14,7 @@ both ways on an edge  Chunk Ack
 
 from __future__ import annotations
 
+import os
 from struct import Struct as Layout
 from typing import Annotated, Final, TypeAlias
 
@@ -20,13 +22,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stagemesh.errors import StagemeshError
+from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Version of these messages; both ends must have the same."""
-FRAME_HEAD: Final = Layout(">IB")
-"""Length of the message and number of descriptors."""
+FRAME_HEAD: Final = Layout(">IBQ")
+"""Length of the message, number of descriptors, and length of the bulk."""
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
-"""Longest message; bulk data never travels in one."""
+"""Longest message; bulk data travels behind one, never in it."""
 MAX_FDS: Final = 8
 """Most descriptors of one message."""
 MAX_NAME: Final = 256
@@ -40,6 +43,25 @@ _Units: TypeAlias = dict[str, float]
 
 class ProtocolError(StagemeshError):
     """The other end said something that it must not say."""
+
+
+@frozen
+class Attached:
+    """What came with a message; it belongs to whoever took the message."""
+
+    fds: tuple[int, ...] = ()
+    """Descriptors."""
+    bulk: tuple[memoryview, ...] = ()
+    """The bulk behind it, in one piece, or nothing."""
+
+    def close(self) -> None:
+        """Give back the descriptors: nobody wants them."""
+        for fd in self.fds:
+            os.close(fd)
+
+
+NOTHING: Final = Attached()
+"""What comes with most messages."""
 
 
 class _Wire(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
@@ -202,12 +224,15 @@ def wire_text(text: str) -> str:
     return text[:_MAX_TEXT].encode(errors="replace").decode()
 
 
-def encode(message: Message, num_fds: int = 0) -> bytes:
-    """Return the frame of a message; raises `ProtocolError` when it is too long to send."""
+def encode(message: Message, num_fds: int = 0, num_bulk: int = 0) -> bytes:
+    """Return the frame of a message up to its bulk of `num_bulk` bytes.
+
+    Raises `ProtocolError` when it is too long to send.
+    """
     body = _encoder.encode(message)
     if len(body) > MAX_FRAME_BYTES or num_fds > MAX_FDS:
         raise ProtocolError(f"message of `{len(body)}` bytes, `{num_fds}` descriptors is too long")
-    return FRAME_HEAD.pack(len(body), num_fds) + body
+    return FRAME_HEAD.pack(len(body), num_fds, num_bulk) + body
 
 
 def decode(body: bytes | bytearray | memoryview) -> Message:

@@ -15,6 +15,7 @@ from pathlib import Path
 import stagemesh
 from stagemesh.errors import StartupError
 from stagemesh.runtime.messages import (
+    Attached,
     Blame,
     Fatal,
     Message,
@@ -116,7 +117,7 @@ class StageProcess:
         """The last lines that it wrote, where they are all that is known of its end."""
         return "" if self._fatal is not None else self._output.last_lines()
 
-    def _on_message(self, message: Message, fds: tuple[int, ...]) -> None:
+    def _on_message(self, message: Message, attached: Attached) -> None:
         match message:
             case Ready() if not self.ready.done():
                 self.ready.set_result(message.load_s)
@@ -129,8 +130,7 @@ class StageProcess:
             case Pong(number=number, step_s=step_s):
                 self.pulse.answered(number, step_s)
             case _:
-                for fd in fds:
-                    os.close(fd)
+                attached.close()
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}` here")
 
     def _read_output(self) -> None:

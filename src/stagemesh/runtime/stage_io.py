@@ -25,6 +25,7 @@ from stagemesh.runtime.inbox import Inbox, Quit
 from stagemesh.runtime.messages import (
     PROTOCOL,
     Ack,
+    Attached,
     Blame,
     Cancel,
     Chunk,
@@ -42,9 +43,10 @@ from stagemesh.runtime.messages import (
     Welcome,
     wire_text,
 )
+from stagemesh.runtime.pipes import EXHAUSTED
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
-from stagemesh.runtime.stream import EXHAUSTED, Stream
+from stagemesh.runtime.stream import Stream
 from stagemesh.spec.frozen import frozen
 
 _STOP_S: Final = 2.0
@@ -111,14 +113,14 @@ class StageIO:
         self._control.close()
         self._loop.stop()
 
-    def _on_control(self, message: Message, fds: tuple[int, ...]) -> None:
+    def _on_control(self, message: Message, attached: Attached) -> None:
         match message:
             case Setup(protocol=protocol) if protocol != PROTOCOL:
                 raise ProtocolError(f"protocol `{protocol}` is not `{PROTOCOL}`")
             case Setup():
                 self._begin_stage(message)
             case PeerUp():
-                (fd,) = fds
+                (fd,) = attached.fds
                 self._attach(message, fd)
             case Ping(number=number):
                 self._control.send(Pong(number=number, step_s=self._inbox.away_s))
@@ -143,8 +145,8 @@ class StageIO:
         stage = CALLER if up.stage is None else up.stage
         where = (stage, up.replica)
 
-        def on_message(message: Message, fds: tuple[int, ...]) -> None:
-            self._on_peer(peer, message, fds, from_caller=stage == CALLER)
+        def on_message(message: Message, attached: Attached) -> None:
+            self._on_peer(peer, message, attached, from_caller=stage == CALLER)
 
         def on_eof(reason: str | None) -> None:
             if reason == EXHAUSTED:
@@ -155,11 +157,13 @@ class StageIO:
             if stage == CALLER:
                 self._requests.cancel_all()
 
-        peer = Peer(stream=Stream(socket.socket(fileno=fd), on_message, on_eof))
+        outgoing, incoming = self._connectors(stage)
+        bulk_limit = 0 if incoming is None else incoming.bulk_limit
+        sock = socket.socket(fileno=fd)
+        peer = Peer(stream=Stream(sock, on_message, on_eof, bulk_limit=bulk_limit))
         before, self._peers[where] = self._peers.get(where), peer
         if before is not None:
             before.close()
-        outgoing, incoming = self._connectors(stage)
         if outgoing is not None:
             peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent)
         if incoming is not None:
@@ -190,11 +194,11 @@ class StageIO:
         )
 
     def _on_peer(
-        self, peer: Peer, message: Message, fds: tuple[int, ...], *, from_caller: bool
+        self, peer: Peer, message: Message, attached: Attached, *, from_caller: bool
     ) -> None:
         match message:
             case Chunk() if peer.into is not None:
-                self._requests.chunk(peer.into, message, fds)
+                self._requests.chunk(peer.into, message, attached)
             case Ack() if peer.out is not None:
                 peer.out.acknowledged(message.number)
             case Submit() if from_caller:
@@ -202,8 +206,7 @@ class StageIO:
             case Cancel() if from_caller:
                 self._requests.cancel(message.key)
             case _:
-                for fd in fds:
-                    os.close(fd)
+                attached.close()
                 raise ProtocolError(f"a peer does not say `{type(message).__name__}`")
 
     def _submit(self, submit: Submit) -> None:

@@ -15,6 +15,7 @@ from stagemesh.config.plain import plain
 from stagemesh.runtime.edge import EdgeIn, EdgeOut
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Resume
 from stagemesh.runtime.messages import (
+    Attached,
     Cancelled,
     Chunk,
     Failed,
@@ -116,7 +117,7 @@ class StageRequests:
             for given in self._early.pop(key):
                 self._give(key, given)
 
-    def chunk(self, edge: EdgeIn, chunk: Chunk, fds: tuple[int, ...]) -> None:
+    def chunk(self, edge: EdgeIn, chunk: Chunk, attached: Attached) -> None:
         """Give an input to the engine.
 
         It may come before its request, on another stream: epochs ascend, so a higher one is still
@@ -126,11 +127,11 @@ class StageRequests:
         key = chunk.key
         is_early = key.epoch > self._last_epoch
         if not is_early and self._open(key) is None:
-            edge.discard(chunk, fds)
+            edge.discard(chunk, attached)
             return
         payload, fault = Payload(), None
         try:
-            payload = edge.take(chunk, fds)
+            payload = edge.take(chunk, attached)
         except ValueError as error:
             fault = f"an input was refused: {error}"
         given = _Input(edge=edge, payload=payload, last=chunk.last, fault=fault)

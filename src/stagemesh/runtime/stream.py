@@ -1,4 +1,4 @@
-"""An ordered stream of messages and descriptors over a Unix socket, on an asyncio loop.
+"""An ordered stream of messages over a socket, on an asyncio loop.
 
 Every method is called on the loop's thread and none waits. The end of the stream is the failure
 signal: when the other end is gone, or says what it must not say, `on_eof` is called once, unless
@@ -8,65 +8,105 @@ send a last word first.
 
 from __future__ import annotations
 
-import array
 import asyncio
+import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from stagemesh.runtime import messages
-from stagemesh.runtime.messages import FRAME_HEAD, Chunk, Message, PeerUp, ProtocolError
+from stagemesh.runtime.frames import Frame, FrameReader
+from stagemesh.runtime.messages import NOTHING, Attached, Message, ProtocolError
+from stagemesh.runtime.pipes import pipe_of
 
-_READ_BYTES: Final = 64 * 1024
-_FD_BYTES: Final = array.array("i").itemsize
-_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(messages.MAX_FDS * _FD_BYTES)
+_GONE: Final = (
+    errno.ECONNABORTED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+)
+"""What writing finds when the other end, or the way to it, is gone."""
 
-EXHAUSTED: Final = "there are no descriptors left to take what was sent"
-"""A reason of `OnEof` for which the other end is not to blame."""
-
-OnMessage = Callable[[Message, tuple[int, ...]], None]
-"""Takes a message and owns the descriptors; raises `ProtocolError` for what does not belong."""
+OnMessage = Callable[[Message, Attached], None]
+"""Takes a message and owns what came with it; raises `ProtocolError` for what does not belong."""
 OnEof = Callable[[str | None], None]
 """Hears what the other end did that it must not do, or `None` when it has just gone."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Outgoing:
+    """A frame that is not sent whole; its memory is kept until it is."""
+
+    parts: deque[memoryview]
+    fds: tuple[int, ...]
+
+    def sent(self, count: int) -> None:
+        """Forget what is gone."""
+        _close_all(self.fds)
+        self.fds = ()
+        while self.parts and count >= len(self.parts[0]):
+            count -= len(self.parts.popleft())
+        if count:
+            self.parts[0] = self.parts[0][count:]
 
 
 class Stream:
     """One end of a stream."""
 
-    def __init__(self, sock: socket.socket, on_message: OnMessage, on_eof: OnEof) -> None:
-        """Take over `sock` and read from it on the running loop from now on."""
-        sock.setblocking(False)  # noqa: FBT003  signature of the standard library
+    def __init__(
+        self,
+        sock: socket.socket,
+        on_message: OnMessage,
+        on_eof: OnEof,
+        *,
+        bulk_limit: int = 0,
+    ) -> None:
+        """Take over `sock` and read from it on the running loop from now on.
+
+        Behind one message `bulk_limit` bytes may come; more of them end the stream.
+        """
         self._sock = sock
+        self._pipe = pipe_of(sock)
         self._loop = asyncio.get_running_loop()
         self._on_message = on_message
         self._on_eof = on_eof
-        self._scratch = memoryview(bytearray(_READ_BYTES))
-        self._incoming = bytearray()
+        self._reader = FrameReader(bulk_limit)
         self._incoming_fds: deque[int] = deque()
-        self._outgoing: deque[tuple[memoryview, tuple[int, ...]]] = deque()
+        self._outgoing: deque[_Outgoing] = deque()
         self._waits_to_write = False
         self._reads = True
         self._writes = True
         self._closed = False
         self._loop.add_reader(sock, self._readable)
 
-    def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
-        """Send, now or as soon as there is room; closes `fds` once sent, or when nobody reads."""
-        if self._writes:
-            self.send_frame(messages.encode(message, len(fds)), fds)
-        else:
-            _close_all(fds)
+    def send(
+        self, message: Message, fds: tuple[int, ...] = (), bulk: Sequence[memoryview] = ()
+    ) -> None:
+        """Send, now or as soon as there is room.
 
-    def send_frame(self, frame: bytes, fds: tuple[int, ...] = ()) -> None:
-        """Send a message that has been encoded before, with as many descriptors as it says."""
-        if not self._writes:
+        Closes `fds` once sent, or when nobody reads; `bulk` must stay as it is until sent. Raises
+        `ProtocolError` for descriptors that cannot travel, which are closed.
+        """
+        if fds and not (self._writes and self._pipe.carries_fds):
             _close_all(fds)
+            if self._writes:
+                raise ProtocolError("descriptors do not travel between hosts")
+        if not self._writes:
             return
-        self._outgoing.append((memoryview(frame), fds))
-        if len(self._outgoing) == 1:
-            self._writable()
+        parts = [view.cast("B") for view in bulk if view.nbytes]
+        frame = messages.encode(message, len(fds), sum(map(len, parts)))
+        self._queue(_Outgoing(parts=deque([memoryview(frame), *parts]), fds=fds))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a message that has been encoded before."""
+        if self._writes:
+            self._queue(_Outgoing(parts=deque([memoryview(frame)]), fds=()))
 
     def read_rest(self) -> None:
         """Take in what the other end, now gone, had still said."""
@@ -99,88 +139,89 @@ class Stream:
     def _stop_writing(self) -> None:
         self._writes = False
         self._loop.remove_writer(self._sock)
-        for _, fds in self._outgoing:
-            _close_all(fds)
+        for frame in self._outgoing:
+            _close_all(frame.fds)
         self._outgoing.clear()
+
+    def _queue(self, frame: _Outgoing) -> None:
+        self._outgoing.append(frame)
+        if len(self._outgoing) == 1:
+            self._writable()
 
     def _writable(self) -> None:
         while self._outgoing:
-            frame, fds = self._outgoing[0]
-            ancillary = (
-                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-            )
+            frame = self._outgoing[0]
             try:
-                sent = self._sock.sendmsg([frame], ancillary)
+                sent = self._pipe.send(frame.parts, frame.fds)
             except (BlockingIOError, InterruptedError):
-                if not self._waits_to_write:
-                    self._waits_to_write = True
-                    self._loop.add_writer(self._sock, self._writable)
-                return
-            except (BrokenPipeError, ConnectionResetError):
-                self._stop_writing()  # the reader takes in what was still said, then finds the end
+                self._await_room()
                 return
             except OSError as error:
-                self._stop_writing()
-                self._lost(f"the stream cannot be written to: {error}")
+                self._stop_writing()  # the reader takes in what was still said, then finds the end
+                if error.errno not in _GONE:
+                    self._lost(f"the stream cannot be written to: {error}")
                 return
-            _close_all(fds)
-            if sent < len(frame):
-                self._outgoing[0] = (frame[sent:], ())
-            else:
+            frame.sent(sent)
+            if not frame.parts:
                 self._outgoing.popleft()
         if self._waits_to_write:
             self._waits_to_write = False
             self._loop.remove_writer(self._sock)
 
+    def _await_room(self) -> None:
+        """Go on once there is room, or once the other end has answered when that is missing."""
+        if not self._waits_to_write and not self._pipe.must_hear:
+            self._waits_to_write = True
+            self._loop.add_writer(self._sock, self._writable)
+
     def _readable(self) -> bool:
         """Take in what has come; whether there was anything."""
+        had_some = self._receive()
+        while self._reads and self._pipe.has_more:
+            self._receive()
+        if self._outgoing and not self._waits_to_write:
+            self._writable()
+        return had_some
+
+    def _receive(self) -> bool:
         try:
-            count, ancillary, flags, _ = self._sock.recvmsg_into(
-                [self._scratch], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
-            )
+            count, fds = self._pipe.receive(self._reader.room)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             self._lost()
             return False
-        for level, kind, raw in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds = array.array("i")
-                fds.frombytes(raw[: len(raw) - len(raw) % _FD_BYTES])
-                self._incoming_fds.extend(fds)
-        if not count or flags & socket.MSG_CTRUNC:
-            self._lost(EXHAUSTED if count else None)
+        except ProtocolError as error:
+            self._lost(str(error))
             return False
-        self._incoming += self._scratch[:count]
+        self._incoming_fds.extend(fds)
+        if not count:
+            self._lost()
+            return False
         try:
-            self._parse()
+            for frame in self._reader.received(count):
+                self._deliver(frame)
+                if not self._reads:
+                    break
+            else:
+                self._check_fds()
         except ProtocolError as error:
             self._lost(str(error))
         return True
 
-    def _parse(self) -> None:
-        begin = 0
-        try:
-            while self._reads and len(self._incoming) - begin >= FRAME_HEAD.size:
-                length, num_fds = FRAME_HEAD.unpack_from(self._incoming, begin)
-                if length > messages.MAX_FRAME_BYTES or num_fds > messages.MAX_FDS:
-                    raise ProtocolError(f"frame of `{length}` bytes is too long")
-                end = begin + FRAME_HEAD.size + length
-                if len(self._incoming) < end:
-                    break
-                body = bytes(memoryview(self._incoming)[begin + FRAME_HEAD.size : end])
-                begin = end
-                self._deliver(messages.decode(body), num_fds)
-        finally:
-            del self._incoming[:begin]
+    def _check_fds(self) -> None:
+        """Every descriptor comes with the first bytes of the frame that announces it."""
+        num_fds = len(self._incoming_fds)
+        if num_fds > (messages.MAX_FDS if self._reader.is_inside else 0):
+            raise ProtocolError("descriptors came that no message announces")
 
-    def _deliver(self, message: Message, num_fds: int) -> None:
-        if num_fds > len(self._incoming_fds) or (
-            num_fds and not isinstance(message, Chunk | PeerUp)
-        ):
+    def _deliver(self, frame: Frame) -> None:
+        if frame.num_fds > len(self._incoming_fds):
             raise ProtocolError("message came with descriptors that it does not have")
-        fds = tuple(self._incoming_fds.popleft() for _ in range(num_fds))
-        self._on_message(message, fds)
+        fds = tuple(self._incoming_fds.popleft() for _ in range(frame.num_fds))
+        has_more = fds or frame.bulk
+        attached = Attached(fds=fds, bulk=frame.bulk) if has_more else NOTHING
+        self._on_message(frame.message, attached)
 
 
 def _close_all(fds: tuple[int, ...] | deque[int]) -> None:

@@ -103,8 +103,14 @@ class StackView:
     """Ranks of one replica."""
     weight_folders: tuple[str, ...] = ()
     """Folders of the checkpoint that make up the stage; empty when nothing says which."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the options of the axis that is asked are called where it was written."""
     skip: Callable[[str], None]
     """Call with a sentence when a check cannot be made because a fact is missing."""
+
+    def name(self, option: str) -> str:
+        """What an option is called where the axis was written: a stage field, or its own name."""
+        return self.names.get(option, option)
 
     def size(self, axis: str) -> int:
         """Size of an axis; 1 when it is not declared."""
@@ -125,6 +131,14 @@ NeededFields: TypeAlias = Callable[[int, object], Mapping[str, object]]
 
 def _no_fields(_size: int, _options: object) -> Mapping[str, object]:
     return {}
+
+
+Possible: TypeAlias = Callable[[StageFacts], bool]
+"""Whether a network can have the axis at all, whatever its size; an unknown fact is no reason."""
+
+
+def _always(_facts: StageFacts) -> bool:
+    return True
 
 
 CostModel: TypeAlias = Callable[[CostView], Cost | None]
@@ -190,12 +204,16 @@ class Axis:
     """Axes it cannot be stacked with, each with the reason."""
     excludes_fields: Mapping[str, str] = field(default_factory=dict)
     """Stage fields that cannot be given beside it, each with the reason."""
+    is_possible: Possible = _always
+    """Whether a stage of a kind that it fits can have it; if not, its rule says so."""
     needs_fields: NeededFields = _no_fields
     """Stage fields that it switches on."""
     options: type = NoOptions
     """Dataclass of further keys that an entry of this axis may have."""
     acts_alone: frozenset[str] = frozenset()
     """Options that mean something even where the size is 1."""
+    about_size: frozenset[str] = frozenset()
+    """Options about the size itself: it is made of them, or they are checked against it."""
     settle: Settle = _as_said
     """Fills in what was left out; a size that is still missing is 1."""
     needs: tuple[str, ...] = ()

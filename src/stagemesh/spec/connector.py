@@ -41,13 +41,15 @@ class Ticket:
 
 
 class Sender(Protocol):
-    """The producing end of one edge."""
+    """The producing end of one edge; all calls come from one thread."""
 
     def put(self, payload: Payload) -> Ticket | None:
         """Copy a payload out, so that the caller may change it afterwards.
 
+        One that works `by_reference` copies nothing: there the caller leaves the memory alone.
         Returns `None` when there is no room before something is released. Raises `ValueError` for a
-        payload that can never be carried.
+        payload that can never be carried, and its kind `ConnectorError` when what carries it is
+        missing now.
         """
         ...
 
@@ -61,12 +63,14 @@ class Sender(Protocol):
 
 
 class Receiver(Protocol):
-    """The consuming end of one edge."""
+    """The consuming end of one edge; all calls come from one thread, releases from any."""
 
     def get(self, ticket: Ticket) -> Payload:
         """Turn a ticket into a borrowed payload; takes over the ticket's descriptors.
 
-        Raises `ValueError` for a ticket that does not describe memory this edge shares.
+        Raises `ValueError` for a ticket that does not describe memory this edge shares, and its
+        kind `ConnectorError` when that memory cannot be had now. Later tickets are not the worse
+        for it.
         """
         ...
 
@@ -79,8 +83,16 @@ Endpoints: TypeAlias = Callable[[object], Mapping[str, str]]
 """Returns the addresses among a connector's options, such as `host:50051`, by option."""
 
 
+BulkLimit: TypeAlias = Callable[[object], int]
+"""Returns, for a connector's options, the most bytes that one of its tickets has as bulk."""
+
+
 def _no_endpoints(_options: object) -> Mapping[str, str]:
     return {}
+
+
+def _no_bulk(_options: object) -> int:
+    return 0
 
 
 @frozen
@@ -103,8 +115,16 @@ class ConnectorSpec:
     """Reference of a function `(options) -> Sender`; `None` when it only plans yet."""
     receiver: str | None = None
     """Reference of a `ReceiverFactory`; `None` when it only plans yet."""
+    local_options: tuple[str, ...] = ()
+    """Options that are each host's own; all others must be the same at both ends."""
+    by_reference: bool = False
+    """Whether receivers are given the sender's own memory, so that nothing is copied."""
+    blocking: bool = False
+    """Whether both ends wait for a service, so that each is given a thread of its own."""
     endpoints: Endpoints = _no_endpoints
     """Which services it meets at; two of them cannot have one address."""
+    bulk_limit: BulkLimit = _no_bulk
+    """How much bulk a ticket may have; the stream ends that brings more."""
     planning_only: str | None = None
     """Why it can be planned but not run yet, or `None` when it runs."""
 

@@ -68,12 +68,25 @@ _LISTED: Final = 16
 """Names that a help sentence lists; of more, only those that are near."""
 
 
+def nearest(got: str, names: Iterable[str]) -> str | None:
+    """Return the name that was meant: one that differs in case alone, else one that is near."""
+    known = sorted(names)
+    folded = {name.casefold(): name for name in reversed(known)}
+    if got.casefold() in folded:
+        return folded[got.casefold()]
+    near = difflib.get_close_matches(got, known, n=1, cutoff=0.6)
+    near = near or difflib.get_close_matches(got.casefold(), folded, n=1, cutoff=0.6)
+    return folded[near[0].casefold()] if near else None
+
+
 def did_you_mean(got: str, allowed: Iterable[str]) -> str:
     """Return a help sentence: the nearest allowed name if one is near, and all if they are few."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(got, names, n=1, cutoff=0.6)
-    meant = f"did you mean `{near[0]}`?" if near else ""
+    near = nearest(got, names)
+    meant = "" if near is None else f"did you mean `{near}`?"
+    if not names:
+        return "there is nothing that could be written here; leave it out"
     if len(names) > _LISTED:
         return meant or f"none of the `{len(names)}` names allowed here is near"
-    listed = ", ".join(f"`{name}`" for name in names) or "nothing"
+    listed = ", ".join(f"`{name}`" for name in names)
     return f"{meant} allowed here: {listed}".lstrip()

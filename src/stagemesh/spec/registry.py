@@ -32,6 +32,9 @@ Declaration = TypeVar("Declaration", bound=object)
 class PluginError(StagemeshError):
     """A plug-in could not be loaded; the message names it and says why."""
 
+    code = "CF090"
+    help = "install a version of its package that fits this stagemesh, or remove the package"
+
 
 @frozen
 class PluginKind(Generic[Declaration]):

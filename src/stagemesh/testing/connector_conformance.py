@@ -10,104 +10,31 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
-from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stagemesh.spec.connector import (
-    ConnectorSpec,
-    Receiver,
-    ReceiverFactory,
-    Sender,
-    SenderFactory,
-    Ticket,
-)
+from stagemesh.spec.connector import ConnectorSpec, Ticket
 from stagemesh.spec.payload import ALIGNMENT, DTYPE_BYTES, Buffer, MetaValue, Payload
-from stagemesh.spec.reference import resolve
+from stagemesh.testing.connector_crashes import ConnectorCrashes
+from stagemesh.testing.connector_edge import LIMIT, Edge, open_fds, payload_of, payloads
 
-_LIMIT: Final = 10_000
-"""Payloads that no edge of little memory has room for."""
-_SHARED: Final = settings(suppress_health_check=[HealthCheck.differing_executors])
-"""One test serves several connectors, each through a subclass."""
-_SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
-_SHAPES = st.lists(st.integers(0, 6), max_size=4).map(tuple)
+__all__ = ["ConnectorConformance", "Edge", "open_fds", "payload_of", "payloads"]
 
-
-class Edge:
-    """Both ends of an edge in one process, with the stream between them left out."""
-
-    def __init__(self, spec: ConnectorSpec, options: object) -> None:
-        """Make both ends; releases go straight back to the sender."""
-        self.sender: Sender = cast("SenderFactory", resolve(spec.sender))(options)
-        self.acks: list[int] = []
-        receiver = cast("ReceiverFactory", resolve(spec.receiver))
-        self.receiver: Receiver = receiver(options, self._acknowledge)
-
-    def carry(self, payload: Payload) -> Payload:
-        """Send a payload that has room and receive it."""
-        ticket = self.sender.put(payload)
-        assert ticket is not None, "there is room"
-        return self.receiver.get(ticket)
-
-    def fill(self, payload: Payload) -> list[Payload]:
-        """Send a payload until there is no room; return the borrowed copies."""
-        borrowed: list[Payload] = []
-        while (ticket := self.sender.put(payload)) is not None:
-            borrowed.append(self.receiver.get(ticket))
-            assert len(borrowed) < _LIMIT, "room is bounded"
-        return borrowed
-
-    def close(self) -> None:
-        """Close both ends."""
-        self.receiver.close()
-        self.sender.close()
-
-    def _acknowledge(self, number: int) -> None:
-        self.acks.append(number)
-        self.sender.released(number)
+_SHARED: Final = settings(
+    suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow], deadline=None
+)
+"""One test serves several connectors, each through a subclass; some meet a service."""
 
 
-def payload_of(num_bytes: int, fill: int = 1, meta: dict[str, MetaValue] | None = None) -> Payload:
-    """A payload of one buffer whose bytes are all `fill`."""
-    data = memoryview(bytes([fill]) * num_bytes)
-    buffer = Buffer(name="data", dtype="uint8", shape=(num_bytes,), data=data)
-    return Payload(meta=meta or {}, buffers=(buffer,))
-
-
-@st.composite
-def payloads(draw: st.DrawFn) -> Payload:
-    """Payloads of every dtype, shape and kind of metadata."""
-    names = draw(st.lists(st.text(min_size=1, max_size=12), unique=True, max_size=4))
-    buffers = []
-    for name in names:
-        dtype = draw(st.sampled_from(sorted(DTYPE_BYTES)))
-        shape = draw(_SHAPES)
-        size = prod(shape) * DTYPE_BYTES[dtype]
-        data = memoryview(draw(st.binary(min_size=size, max_size=size)))
-        buffers.append(Buffer(name=name, dtype=dtype, shape=shape, data=data))
-    values = _SCALARS | st.lists(_SCALARS, max_size=4)
-    meta = draw(st.dictionaries(st.text(max_size=12), values, max_size=4))
-    return Payload(meta=cast("dict[str, MetaValue]", meta), buffers=tuple(buffers))
-
-
-def open_fds() -> set[str]:
-    """The descriptors of this process, each with what it leads to."""
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found.add(f"{entry.name} {entry.readlink()}")
-        except FileNotFoundError:  # the one that listed the folder
-            continue
-    return found
-
-
-class ConnectorConformance:
+class ConnectorConformance(ConnectorCrashes):
     """The suite."""
 
     spec: ConnectorSpec
@@ -118,6 +45,8 @@ class ConnectorConformance:
     """Size of payloads that soon fill the edge."""
     giant_bytes: int = 8 * 1024 * 1024
     """Size of a payload that is larger than all memory of the edge."""
+    limit: tuple[str, int] | None = None
+    """The option that bounds one payload, and its value in `options`, when there is one."""
 
     @contextmanager
     def edge(self) -> Iterator[Edge]:
@@ -163,22 +92,23 @@ class ConnectorConformance:
 
     def test_the_sender_may_change_its_memory_after_put(self) -> None:
         """`put` has copied: what happens to the source later is not seen."""
+        if self.spec.by_reference:
+            pytest.skip("it copies nothing")
         source = bytearray(b"\x01" * self.room_bytes)
         with self.edge() as edge:
             buffer = Buffer(
                 name="data", dtype="uint8", shape=(len(source),), data=memoryview(source)
             )
-            ticket = edge.sender.put(Payload(buffers=(buffer,)))
-            assert ticket is not None
+            ticket = edge.send(Payload(buffers=(buffer,)))
             source[:] = b"\x02" * len(source)
             assert edge.receiver.get(ticket) == payload_of(self.room_bytes, 1)
 
     def test_tickets_in_flight_do_not_disturb_one_another(self) -> None:
         """Several payloads lie on the edge at once, each with its own bytes."""
         with self.edge() as edge:
-            tickets = [edge.sender.put(payload_of(1000, fill)) for fill in range(5)]
-            got = [edge.receiver.get(ticket) for ticket in tickets if ticket is not None]
-            assert got == [payload_of(1000, fill) for fill in range(5)]
+            tickets = [edge.send(payload_of(size, fill)) for size, fill in self._several()]
+            got = [edge.receiver.get(ticket) for ticket in tickets]
+            assert got == [payload_of(size, fill) for size, fill in self._several()]
 
     @settings(_SHARED, max_examples=20)
     @given(data=st.data())
@@ -206,6 +136,88 @@ class ConnectorConformance:
             got = edge.carry(giant)
             assert got == giant
             got.release()
+
+    def test_what_goes_by_reference_is_not_copied(self) -> None:
+        """The receiver reads the sender's own memory, where that begins as it must."""
+        if not self.spec.by_reference:
+            pytest.skip("it copies")
+        numpy = pytest.importorskip("numpy")
+        room = numpy.zeros(self.room_bytes + ALIGNMENT, dtype="uint8")
+        start = -room.ctypes.data % ALIGNMENT
+        source = memoryview(room)[start : start + self.room_bytes]
+        buffer = Buffer(name="data", dtype="uint8", shape=(self.room_bytes,), data=source)
+        with self.edge() as edge:
+            got = edge.carry(Payload(buffers=(buffer,)))
+            source[5] = 9
+            assert got.buffers[0].data[5] == 9  # noqa: PLR2004  what was written
+
+    @pytest.mark.parametrize(
+        "meta",
+        [{}, {"": ""}, {"a": 0, "b": False, "c": None, "d": [], "e": 0.0, "f": [None, 0, ""]}],
+        ids=["nothing", "no name", "nothing by name"],
+    )
+    def test_what_counts_as_nothing_is_carried(self, meta: dict[str, MetaValue]) -> None:
+        """Empty payloads and falsy values arrive as such, and are released like others."""
+        with self.edge() as edge:
+            got = edge.carry(Payload(meta=meta))
+            assert got == Payload(meta=meta)
+            assert list(map(type, got.meta.values())) == list(map(type, meta.values()))
+            got.release()
+            assert len(edge.acks) == 1
+
+    def test_small_payloads_are_bounded_too(self) -> None:
+        """However small they are, without a release they come to an end, and go on after one."""
+        with self.edge() as edge:
+            borrowed = edge.fill(payload_of(8000))
+            assert edge.put(payload_of(8000)) is None
+            borrowed[0].release()
+            assert edge.carry(payload_of(8000, 3)) == payload_of(8000, 3)
+
+    def test_a_payload_over_the_limit_is_refused_by_name(self) -> None:
+        """What can never be carried is a `ValueError` that names the option; the edge goes on."""
+        if self.limit is None:
+            pytest.skip("nothing bounds one payload")
+        option, most = self.limit
+        with self.edge() as edge:
+            edge.carry(payload_of(most)).release()
+            with pytest.raises(ValueError, match=f"`{option}` is `{most}`"):
+                edge.put(payload_of(most + 1))
+            edge.carry(payload_of(most, 2)).release()
+
+    def test_a_ticket_that_was_never_got_gives_its_room_back(self) -> None:
+        """A request that is aborted on its way leaves the edge as it was."""
+        with self.edge() as edge:
+            room = len(edge.fill(payload_of(self.room_bytes)))
+            for number in range(LIMIT):
+                edge.sender.released(number)
+            tickets = [edge.send(payload_of(self.room_bytes, 2)) for _ in range(room)]
+            assert edge.put(payload_of(self.room_bytes)) is None
+            for ticket in tickets:
+                edge.sender.released(ticket.number)
+            assert edge.carry(payload_of(self.room_bytes, 3)) == payload_of(self.room_bytes, 3)
+
+    def test_payloads_are_released_from_any_thread(self) -> None:
+        """Threads that release at once are each heard, and each payload once."""
+        with self.edge() as edge:
+            borrowed = edge.fill(payload_of(self.room_bytes))
+            threads = [
+                threading.Thread(target=payload.release) for payload in borrowed for _ in range(2)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(set(edge.acks)) == len(edge.acks) == len(borrowed)
+            edge.deliver()
+            assert len(edge.fill(payload_of(self.room_bytes))) == len(borrowed)
+
+    def test_a_ticket_of_a_closed_sender_is_read_or_refused(self) -> None:
+        """A sender that goes while its payload is on the way does not harm the receiver."""
+        with self.edge() as edge:
+            tickets = [edge.send(payload_of(size)) for size in (10, self.room_bytes)]
+            edge.sender.close()
+            for ticket in tickets:
+                self.refused_or_read(edge, ticket)
 
     def test_a_payload_is_released_once(self) -> None:
         """However often it is released, the sender hears of it once."""
@@ -261,40 +273,61 @@ class ConnectorConformance:
             self.refused_or_read(edge, Ticket(number=0, body=noise))
 
     @_SHARED
-    @given(changes=st.lists(st.tuples(st.integers(0, _LIMIT), st.integers(0, 255)), min_size=1))
+    @given(changes=st.lists(st.tuples(st.integers(0, LIMIT), st.integers(0, 255)), min_size=1))
     def test_a_damaged_ticket_never_leads_outside(self, changes: list[tuple[int, int]]) -> None:
         """A ticket with changed bytes is a `ValueError`, or a payload that can be read."""
         with self.edge() as edge:
             edge.carry(payload_of(self.room_bytes))
-            ticket = edge.sender.put(payload_of(self.room_bytes, 2, {"note": "x"}))
-            assert ticket is not None
+            ticket = edge.send(payload_of(self.room_bytes, 2, {"note": "x"}))
             body = bytearray(ticket.body)
             for place, value in changes:
                 body[place % len(body)] = value
-            self.refused_or_read(edge, Ticket(number=1, body=bytes(body), fds=ticket.fds))
+            self.refused_or_read(edge, replace(ticket, number=1, body=bytes(body)))
 
     def test_a_foreign_descriptor_is_refused(self) -> None:
         """A ticket that brings another descriptor than its own is a `ValueError`."""
         with self.edge() as edge:
-            ticket = edge.sender.put(payload_of(self.giant_bytes))
-            assert ticket is not None
+            ticket = edge.send(payload_of(self.giant_bytes))
             for fd in ticket.fds:
                 os.close(fd)
             other = os.memfd_create("short")
             with pytest.raises(ValueError, match=r"."):
-                edge.receiver.get(Ticket(number=0, body=ticket.body, fds=(other,)))
+                edge.receiver.get(replace(ticket, fds=(other,)))
+            assert not [fd for fd in open_fds() if "memfd:short" in fd], "it was closed"
+
+    def test_bytes_that_do_not_belong_are_refused(self) -> None:
+        """A ticket with more, fewer or no bytes behind it than it describes is a `ValueError`.
+
+        One that needs none may also be read without them.
+        """
+        other = memoryview(bytes(self.room_bytes + 1))
+        with self.edge() as edge:
+            ticket = edge.send(payload_of(self.room_bytes))
+            for bulk in ((other,), (other[:-2],), (*ticket.bulk, other), ()):
+                changed = replace(ticket, bulk=bulk, fds=tuple(map(os.dup, ticket.fds)))
+                if ticket.bulk:
+                    with pytest.raises(ValueError, match=r"."):
+                        edge.receiver.get(changed)
+                else:
+                    self.refused_or_read(edge, changed)
 
     def test_nothing_is_left_behind(self) -> None:
-        """After the close no descriptor is open and nothing stands in `/dev/shm`."""
-        before, shared = open_fds(), set(Path("/dev/shm").iterdir())  # noqa: S108  it is looked at
+        """After the close no descriptor, no mapping and no name of it is there."""
+        before, left = self.held(), self.leftovers()
         edge = Edge(self.spec, self.options)
         for size in (10, self.room_bytes, self.giant_bytes):
             edge.carry(payload_of(size)).release()
-        edge.sender.put(payload_of(10))
+        edge.receiver.get(edge.send(payload_of(self.room_bytes)))  # got, never released
+        for fd in edge.send(payload_of(self.room_bytes)).fds:  # sent, never got
+            os.close(fd)
         edge.close()
         del edge
-        assert open_fds() == before
-        assert set(Path("/dev/shm").iterdir()) == shared  # noqa: S108  it is looked at
+        assert self.held() == before
+        assert self.leftovers() == left
+
+    def _several(self) -> list[tuple[int, int]]:
+        sizes = (1000, self.room_bytes, 0, 1000, self.room_bytes)
+        return [(size, fill) for fill, size in enumerate(sizes)]
 
     @staticmethod
     def refused_or_read(edge: Edge, ticket: Ticket) -> None:

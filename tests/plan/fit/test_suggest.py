@@ -78,35 +78,37 @@ def test_an_axis_that_takes_too_much_of_every_device_is_given_up() -> None:
     given = budgets(2, mid=4)
     assert suggested(given) == {"mid": {"tensor_parallel_size": 1}}
     small = replace(given, devices=replace(given.devices, memory_bytes=62 * GIB))
-    assert suggested(small) == {
-        "front": {"devices": "0"},
-        "mid": {"tensor_parallel_size": 1, "devices": "1"},
-        "tail": {"devices": "1"},
-    }
+    assert suggested(small) == {"mid": {"tensor_parallel_size": 1}, "tail": {"devices": "1"}}
 
 
 def test_a_flag_that_reached_every_stage_is_taken_back_where_it_does_not_fit() -> None:
-    """The first stage has four devices, and the others one each."""
+    """The first stage has four devices, and the others one each, of five that there are."""
     said = {
         "front": Said(axes=[axis("tp", 4)], fields={"devices": "0,1,2,3"}),
         "mid": Said(axes=[axis("tp", 4)], fields={"devices": "4"}),
         "tail": Said(axes=[axis("tp", 4)], fields={"devices": "4"}),
     }
-    given = request(THREE, said)
+    five = Devices(kind="big", count=5, memory_bytes=None, imaginary=True)
+    given = request(THREE, said, devices=five)
     assert suggested(given) == {
         "mid": {"tensor_parallel_size": 1},
         "tail": {"tensor_parallel_size": 1},
     }
-    first, second = helped(given)
-    assert "this would fit" in first
-    assert "this would fit" not in second
+    twelve = replace(given, devices=replace(five, count=12))
+    assert suggested(twelve) == {"mid": {"devices": "4,5,6,7"}, "tail": {"devices": "8,9,10,11"}}
+    (text,) = helped(given)
+    assert text.count("this would fit") == 1
 
 
 def test_two_factors_too_many_become_one() -> None:
-    """Two devices, and a world of four that nobody multiplied: one of both axes stays."""
+    """Two devices, and a world of four that nobody multiplied: one of both axes stays.
+
+    With devices that are idle, both stay.
+    """
     axes = [axis("sp_ulysses", 2), axis("cfg", 2)]
     said = {"thinker": Said(axes=axes, fields={"devices": "0,1"})}
-    given = asked(PICTURE, WAN, said=said)
+    assert suggested(asked(PICTURE, WAN, said=said)) == {"thinker": {"devices": "0,1,2,3"}}
+    given = asked(PICTURE, WAN, count=2, said=said)
     assert suggested(given) == {"thinker": {"ulysses_degree": 1}}
     result = build(given, installed())
     (found,) = result.diagnostics
@@ -133,7 +135,7 @@ def test_more_ranks_than_devices_become_fewer() -> None:
 
 
 def test_a_model_that_is_too_large_is_cut() -> None:
-    """By the best layout that there is for these devices."""
+    """Into as few pieces as will do."""
     thinker = asked(
         pipeline(stage(0, "thinker"), planning_only="not yet"),
         replace(SPEECH_FACTS["thinker"], weight_bytes=60 * GIB),
@@ -141,11 +143,11 @@ def test_a_model_that_is_too_large_is_cut() -> None:
         4,
     )
     small = replace(thinker, devices=replace(thinker.devices, memory_bytes=40 * GIB))
-    assert suggested(small) == {"thinker": {"tensor_parallel_size": 4}}
+    assert suggested(small) == {"thinker": {"tensor_parallel_size": 2}}
     bound = {"thinker": Said(fields={"devices": "0"})}
     listed = asked(thinker.pipeline, small.facts, "A100", 4, bound)
     listed = replace(listed, devices=small.devices)
-    assert suggested(listed) == {"thinker": {"tensor_parallel_size": 4, "devices": "0,1,2,3"}}
+    assert suggested(listed) == {"thinker": {"tensor_parallel_size": 2, "devices": "0,1"}}
 
 
 def test_only_what_changes_is_said() -> None:
@@ -154,7 +156,7 @@ def test_only_what_changes_is_said() -> None:
     facts = {**SPEECH_FACTS, "thinker": replace(SPEECH_FACTS["thinker"], weight_bytes=60 * GIB)}
     given = asked(model, facts, "A100", 5)
     given = replace(given, devices=replace(given.devices, memory_bytes=40 * GIB))
-    assert suggested(given) == {"thinker": {"tensor_parallel_size": 4}}
+    assert suggested(given) == {"thinker": {"tensor_parallel_size": 2}}
 
 
 def test_what_no_stage_field_can_say_is_not_suggested() -> None:
@@ -183,7 +185,7 @@ def test_nothing_is_suggested_where_nothing_fits() -> None:
 def test_an_axis_without_a_field_is_left_as_it_is() -> None:
     """Context parallelism has none; the other one can be made smaller."""
     said = {"thinker": Said(axes=[axis("cp", 2), axis("tp", 4)], fields={"devices": "0,1"})}
-    given = asked(solo(), SPEECH_FACTS["thinker"], said=said)
+    given = asked(solo(), SPEECH_FACTS["thinker"], count=2, said=said)
     assert suggested(given) == {"thinker": {"tensor_parallel_size": 1}}
 
 

@@ -26,7 +26,7 @@ class ArOptions:
     """Most requests that one step computes together."""
     max_num_batched_tokens: Annotated[int, Range(minimum=1)] = 2048
     """Most tokens that one step computes; longer prompts are computed in chunks of this size."""
-    max_model_len: Annotated[int, Range(minimum=ALL_THAT_FITS)] | None = None
+    max_model_len: Annotated[int, Range(minimum=1, also=ALL_THAT_FITS)] | None = None
     """Longest sequence, prompt and answer together; `None` takes the checkpoint's, `-1` as much of
     it as the cache holds."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
@@ -66,7 +66,7 @@ class ArParams:
     """Seed of the draws, which then depend on nothing else; `None` draws a seed."""
     stop: tuple[str, ...] = ()
     """Strings that end the answer; they are not part of it."""
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: tuple[Annotated[int, Range(minimum=0)], ...] = ()
     """Tokens of the vocabulary that end the answer, beside the checkpoint's own."""
     ignore_eos: bool = False
     """Whether the checkpoint's own end tokens do not end the answer."""

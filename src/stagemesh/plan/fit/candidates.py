@@ -211,8 +211,13 @@ class StageSearch:
         return {
             axis: size
             for axis, size in self.stack({}).sizes.items()
-            if size > 1 and any(sets.member == SIZE for sets in self._axes[axis].deploy_fields)
+            if size > 1 and self._is_said_by_a_field(self._axes[axis])
         }
+
+    @staticmethod
+    def _is_said_by_a_field(axis: Axis) -> bool:
+        """Whether a stage field says its size, or what it is made of."""
+        return any(sets.member in {SIZE, *axis.about_size} for sets in axis.deploy_fields)
 
     def is_possible(self, sizes: Sizes, *, freed: bool) -> bool:
         """Whether the stage could be laid out if it were the only one, `freed` of its devices."""
@@ -232,7 +237,7 @@ class StageSearch:
 
     def stack(self, sizes: Sizes) -> Stack:
         """Return the axes of the stage under other sizes."""
-        settings = changed_stage(self._settings, Change(sizes=sizes))
+        settings = changed_stage(self._settings, Change(sizes=sizes), self._axes)
         return stack_of(self._stage, settings, self._facts, self._axes)
 
     def _is_too_large(self, cost: StageCost) -> bool:

@@ -111,7 +111,7 @@ def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted
     if prepared.request is None or twice:
         return nothing
     overrides = _freed(prepared.request)
-    request = _without_devices(prepared.request, overrides)
+    request = _without_devices(prepared.request, overrides, catalog)
     found = search(request, catalog, asked.best)
     problems = tuple(_problems(found, request, catalog))
     refused = any(each.is_error for each in problems)
@@ -145,13 +145,13 @@ def _freed(request: PlanRequest) -> Overrides:
     }
 
 
-def _without_devices(request: PlanRequest, overrides: Overrides) -> PlanRequest:
+def _without_devices(request: PlanRequest, overrides: Overrides, catalog: Catalog) -> PlanRequest:
     changes = {
         stage.stage_id: Change(freed=True)
         for stage in request.settings.stages
         if stage.name in overrides
     }
-    return replace(request, settings=changed(request.settings, changes))
+    return replace(request, settings=changed(request.settings, changes, catalog.axes))
 
 
 def _problems(found: Found, request: PlanRequest, catalog: Catalog) -> Iterator[Diagnostic]:

@@ -106,8 +106,11 @@ class _Part:
 _Parts: TypeAlias = Sequence[_Part]
 
 
-def search(request: PlanRequest, catalog: Catalog, best: int) -> Found:
-    """Find the best layouts on the devices of the request; the axes that were given stay."""
+def search(request: PlanRequest, catalog: Catalog, best: int, *, copies: bool = True) -> Found:
+    """Find the best layouts on the devices of the request; the axes that were given stay.
+
+    Without `copies` no stage gets more of them, whatever devices are left.
+    """
     said = {stage.stage_id: stage for stage in request.settings.stages}
     declared = request.pipeline.stages
     stages = [StageSearch(each, said[each.stage_id], request, catalog) for each in declared]
@@ -123,7 +126,7 @@ def search(request: PlanRequest, catalog: Catalog, best: int) -> Found:
             for found in allowed
         ]
         combined = [
-            _with_copies(parts, most)
+            _with_copies(parts, most) if copies else parts
             for parts in _combinations(stages, few)
             if _has_room(parts, request.devices.each.memory_bytes, most)
         ]
@@ -185,7 +188,7 @@ def _built(
     """Plan each combination, and keep those that the planner takes."""
     for parts in combined:
         changes = {part.search.stage_id: part.change for part in parts}
-        again = replace(request, settings=changed(request.settings, changes))
+        again = replace(request, settings=changed(request.settings, changes, catalog.axes))
         plan = build(again, catalog).plan
         if plan is not None:
             speed = _placed_speed(parts, plan)

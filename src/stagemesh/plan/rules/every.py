@@ -10,6 +10,7 @@ from stagemesh.plan.rules.chunks import chunks
 from stagemesh.plan.rules.context import Rule, RuleContext, Ruling
 from stagemesh.plan.rules.endpoints import endpoints
 from stagemesh.plan.rules.executor import executor
+from stagemesh.plan.rules.idle import idle
 from stagemesh.plan.rules.kernels import kernels
 from stagemesh.plan.rules.lora import lora
 from stagemesh.plan.rules.mps import mps
@@ -34,6 +35,7 @@ RULES: Final[tuple[Rule, ...]] = (
     endpoints,
     weights,
     recovery,
+    idle,
 )
 """Every rule; their order is that of their messages and of nothing else."""
 

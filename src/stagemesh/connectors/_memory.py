@@ -1,0 +1,92 @@
+"""What connectors share beside the wire: aligned memory, what is in flight, what is lent."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagemesh.spec.payload import ALIGNMENT
+
+
+def aligned(num_bytes: int) -> memoryview:
+    """Return new memory that begins on a multiple of `ALIGNMENT`."""
+    room = bytearray(num_bytes + ALIGNMENT)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % ALIGNMENT
+    return memoryview(room)[start : start + num_bytes]
+
+
+def aligned_copy(data: bytes | memoryview) -> memoryview:
+    """Copy `data` to memory that begins on a multiple of `ALIGNMENT`."""
+    memory = aligned(len(data))
+    memory[:] = data
+    return memory
+
+
+def is_aligned(data: memoryview) -> bool:
+    """Whether `data` begins on a multiple of `ALIGNMENT`, as far as it begins anywhere."""
+    if not data.nbytes:
+        return True
+    return int(np.frombuffer(data, dtype=np.uint8).ctypes.data) % ALIGNMENT == 0
+
+
+class Window:
+    """Bytes of one edge that were sent and not released, and the numbers of their tickets.
+
+    What is larger than the whole window goes alone, so that only a limit of its own keeps it out.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        """Let about `num_bytes` be in flight."""
+        self._most = num_bytes
+        self._in_flight: dict[int, int] = {}
+        self._total = 0
+        self._numbers = itertools.count()
+
+    def has_room(self, num_bytes: int) -> bool:
+        """Whether so much may go now."""
+        return not self._in_flight or self._total + num_bytes <= self._most
+
+    def take(self, num_bytes: int) -> int:
+        """Count it as in flight; return the number of its ticket."""
+        number = next(self._numbers)
+        self._in_flight[number] = num_bytes
+        self._total += num_bytes
+        return number
+
+    def release(self, number: int) -> bool:
+        """Take it out; `False` when it is not in flight."""
+        num_bytes = self._in_flight.pop(number, None)
+        self._total -= num_bytes or 0
+        return num_bytes is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in flight, so that no release will come."""
+        return not self._in_flight
+
+    def clear(self) -> tuple[int, ...]:
+        """Take everything out; return the numbers."""
+        numbers = tuple(self._in_flight)
+        self._in_flight.clear()
+        self._total = 0
+        return numbers
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Loan:
+    """Tells the producer once that a payload was given back, from whatever thread."""
+
+    pending: list[int]
+    on_release: Callable[[int], None]
+
+    def release(self) -> None:
+        """Give the payload back."""
+        try:
+            number = self.pending.pop()  # atomic: of two threads one gets it
+        except IndexError:
+            return
+        self.on_release(number)

@@ -1,0 +1,44 @@
+"""One finding for each cause: what one value makes wrong in several places is told once.
+
+A flag for all stages can be wrong for each of them, and lists of devices of several stages can be
+too short for one size. The first finding stays; the others become notes of it, with their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.origin import Layer, Origin
+
+
+def one_for_each_cause(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Join findings of one code that one value causes."""
+    groups: dict[Hashable, list[Diagnostic]] = {}
+    for number, each in enumerate(found):
+        cause = _cause(each)
+        key = number if cause is None else (each.code, each.severity, cause)
+        groups.setdefault(key, []).append(each)
+    return tuple(_joined(group) for group in groups.values())
+
+
+def _cause(found: Diagnostic) -> Origin | None:
+    """The value for all stages that it points to, or else its own place."""
+    places = (found.origin, *(note.origin for note in found.notes))
+    of_all = (place for place in places if place is not None and place.layer is Layer.GLOBAL)
+    return next(of_all, found.origin)
+
+
+def _joined(group: Sequence[Diagnostic]) -> Diagnostic:
+    first, *others = group
+    return replace(first, notes=(*first.notes, *(_note(each, first) for each in others)))
+
+
+def _note(found: Diagnostic, first: Diagnostic) -> Note:
+    """Say another finding, with its help where that is another, and its place likewise."""
+    has_own_help = found.help is not None and found.help != first.help
+    return Note(
+        message=f"{found.message}; {found.help}" if has_own_help else found.message,
+        origin=None if found.origin == first.origin else found.origin,
+    )

@@ -1,0 +1,96 @@
+"""What was said about an axis that comes to nothing: its size is 1, so its options do nothing.
+
+An option that only repeats a default says nothing, and whoever gives an axis the size 1 in a higher
+layer means its options too. What one flag says of all stages counts where one stage acts on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from stagemesh.config.settings import Sourced
+from stagemesh.plan.checks import fits
+from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.stack import StackedAxis
+from stagemesh.spec.axis import SIZE, WorldRole
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer, Origin
+
+
+@frozen
+class _Word:
+    """One thing that was said about an axis besides its size."""
+
+    name: str
+    """What it is called where it was written."""
+    origin: Origin
+    """Where that is."""
+
+
+def idle(context: RuleContext) -> Ruling:
+    """Warn of all that is said about axes which have no ranks or copies to act on."""
+    stacked = [
+        (draft, item)
+        for draft in context.drafts
+        for item in draft.stack.axes
+        if fits(draft.stack, item)
+    ]
+    acting = {word.origin for _, item in stacked if not _is_idle(item) for word in _words(item)}
+    found = []
+    for draft, item in stacked:
+        words = list(_words(item)) if _is_idle(item) else []
+        lost = [word for word in words if word.origin not in acting]
+        if lost:
+            found.append(_without_effect(draft.stage.model_stage, item, lost))
+    return Ruling(diagnostics=tuple(found))
+
+
+def _is_idle(item: StackedAxis) -> bool:
+    """Whether its size asks for nothing; one that counts no ranks is a number of other things."""
+    return item.size == 1 and item.unsettled is None and item.axis.role is not WorldRole.NO_RANKS
+
+
+def _words(item: StackedAxis) -> Iterator[_Word]:
+    """Yield what a size above 1 would give a meaning to, if it was said on purpose."""
+    axis, settings = item.axis, item.settings
+    if settings.size is None and axis.switch is not None and not settings.origin.shipped:
+        yield _Word(name=axis.switch, origin=settings.origin)
+    for option in dataclasses.fields(axis.options):
+        given = settings.options.get(option.name)
+        needs_size = option.name not in axis.acts_alone | axis.about_size
+        if given is not None and given.value != option.default and needs_size:
+            yield from _said(item, item.names[option.name], given)
+    routing = settings.routing
+    if routing is not None and item.routing != axis.routing:
+        yield from _said(item, "routing", routing)
+
+
+def _said(item: StackedAxis, name: str, given: Sourced[object]) -> Iterator[_Word]:
+    size = item.settings.size
+    is_switched_off = size is not None and size.origin.layer > given.origin.layer
+    if not given.origin.shipped and not is_switched_off:
+        yield _Word(name=name, origin=given.origin)
+
+
+def _without_effect(stage: str, item: StackedAxis, words: list[_Word]) -> Diagnostic:
+    first, *others = words
+    return Diagnostic(
+        code="AX012",
+        severity=Severity.WARNING,
+        message=f"`{first.name}` of `{stage}` has no effect: `{item.axis.name}` has size `1`",
+        origin=first.origin,
+        notes=tuple(Note(message=f"nor has `{word.name}`", origin=word.origin) for word in others),
+        help=f"{_larger(item)}, or leave {' and '.join(f'`{word.name}`' for word in words)} out",
+    )
+
+
+def _larger(item: StackedAxis) -> str:
+    axis = item.axis
+    field = axis.field_for(SIZE)
+    if item.settings.origin.layer is Layer.STRATEGY or not (field or axis.switch):
+        return f"give `{axis.name}` a size above `1`"
+    if field is not None:
+        return f"give `{field}` above `1`"
+    return f"make more ranks for `{axis.name}`"

@@ -1,0 +1,106 @@
+"""The secret that all starts of one model share, and where listening without one is refused.
+
+It comes from a file or from the environment, and goes nowhere: no plan, message, log or `repr`
+holds it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Final
+
+from stagemesh.config.environment import TOKEN
+from stagemesh.config.launch import LaunchOptions
+from stagemesh.errors import DiagnosticError
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Layer, Origin
+
+MIN_CHARACTERS: Final = 16
+"""Shortest token; what is shorter can be tried out."""
+_MAX_BYTES: Final = 4096
+_HELP: Final = "`python -c 'import secrets; print(secrets.token_hex())'` makes a good one"
+
+
+@frozen
+class Secret:
+    """A shared token, or none."""
+
+    token: bytes = field(default=b"", repr=False)
+    """The bytes; empty for none."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is one."""
+        return bool(self.token)
+
+
+def read_secret(launch: LaunchOptions, environ: Mapping[str, str] = os.environ) -> Secret:
+    """Return the token of the file that was named, else of the environment, else none.
+
+    Raises `DiagnosticError` when the file cannot be read or others may, or the token is too short.
+    """
+    if launch.omni_token_file is not None:
+        source, text = "--omni-token-file", _file_text(Path(launch.omni_token_file))
+    elif TOKEN in environ:
+        source, text = f"environment variable {TOKEN}", environ[TOKEN]
+    else:
+        return Secret()
+    token = text.strip().encode()
+    if len(token) < MIN_CHARACTERS:
+        message = f"the token has `{len(token)}` characters, and needs `{MIN_CHARACTERS}`"
+        raise _refusal("RT021", message, source, _HELP)
+    return Secret(token=token)
+
+
+def check_bind(address: str, secret: Secret, *, is_insecure: bool) -> tuple[Diagnostic, ...]:
+    """Say why nobody may listen at `address`: the world reaches it, and there is no token."""
+    if secret.is_known or is_insecure or _is_loopback(address):
+        return ()
+    return (
+        Diagnostic(
+            code="RT022",
+            message=f"`{address}` can be reached by other hosts, and there is no token",
+            help=f"give every start the same `--omni-token-file` or `{TOKEN}`; where the network"
+            " itself is safe, say `--insecure-no-token`",
+        ),
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    numbers = [str(entry[4][0]).partition("%")[0] for entry in found]
+    return all(ipaddress.ip_address(number).is_loopback for number in numbers)
+
+
+def _file_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise _refusal("RT020", f"the token cannot be read: {why}", str(path)) from error
+    if not stat.S_ISREG(mode) or len(data) > _MAX_BYTES:
+        raise _refusal("RT020", "the token's file is none that holds a token", str(path))
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        message = f"others than its owner may use the token's file, mode `{stat.S_IMODE(mode):o}`"
+        raise _refusal("RT020", message, str(path), f"`chmod 600 {path}`")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise _refusal("RT020", "the token's file is no text", str(path)) from error
+
+
+def _refusal(code: str, message: str, source: str, help_text: str | None = None) -> DiagnosticError:
+    origin = Origin(layer=Layer.GLOBAL, source=source)
+    return DiagnosticError([Diagnostic(code=code, message=message, origin=origin, help=help_text)])

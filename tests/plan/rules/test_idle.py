@@ -1,0 +1,175 @@
+"""Nothing that is said about an axis of size 1 is lost without a word."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from stagemesh.spec.axis import ENABLED, SIZE, Axis, WorldRole
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.patterns import Policy
+from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.registry import AXES
+from tests.config.flagged import codes_of, made_from, text_of
+from tests.plan.making import Said, attempt, axis, planned, request, solo
+
+ALL: Final = {each.name: each for each in AXES.declarations()}
+VALUES: Final[Mapping[tuple[str, str], object]] = {
+    ("cfg", "branches"): 3,
+    ("dp", "key"): "user",
+    ("dp", "load_bound"): 2.0,
+    ("dp", "local"): 1,
+    ("hsdp", "replicate"): 1,
+    ("hsdp", "shard"): 1,
+    ("sp_ring", "exchange"): "allgather",
+    ("sp_ulysses", "a2a_permute"): True,
+    ("sp_ulysses", "mode"): "strict",
+    ("sp_ulysses", "sequence_parallel_size"): 1,
+    ("stage_pp", "unit"): "chunks",
+    ("stage_replica", "key"): "user",
+    ("stage_replica", "load_bound"): 2.0,
+    ("tp", "text_encoder"): 2,
+    ("vae_pp", "mode"): "spatial_shard_width",
+}
+"""A value of every option of every axis that its size of 1 allows."""
+OPTIONS: Final = [
+    (declared, option.name)
+    for declared in ALL.values()
+    for option in dataclasses.fields(declared.options)
+]
+
+
+def kind(declared: Axis) -> ExecutionType:
+    """A kind of stage that an axis fits."""
+    return min(declared.fits, key=lambda each: each.value)
+
+
+def test_the_table_has_every_option() -> None:
+    """So that a new one is thought of."""
+    assert {(declared.name, option) for declared, option in OPTIONS} == set(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("declared", "option"), OPTIONS, ids=[f"{each.name}.{option}" for each, option in OPTIONS]
+)
+def test_an_option_acts_at_size_one_or_is_told(declared: Axis, option: str) -> None:
+    """By what its axis declares about it."""
+    value = VALUES[declared.name, option]
+    acts = option in declared.acts_alone | declared.about_size
+    is_told = not acts and declared.role is not WorldRole.NO_RANKS
+    axes = [axis(declared.name, 1, **{option: value})]
+    if option == "text_encoder":  # it needs ranks that another axis brings
+        axes.append(axis("sp_ring", 2))
+    stages = solo(ExecutionType.DIFFUSION if option == "text_encoder" else kind(declared))
+    result = attempt(request(stages, {"thinker": Said(axes=axes)}, facts=StageFacts(guidance=True)))
+    assert result.plan is not None, result.diagnostics
+    assert [found.code for found in result.diagnostics] == ["AX012"] * is_told
+    for found in result.diagnostics:
+        assert found.message == (
+            f"`{option}` of `thinker` has no effect: `{declared.name}` has size `1`"
+        )
+        assert found.origin is not None
+        assert not found.is_error
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        (sets.name, sets.member)
+        for declared in ALL.values()
+        for sets in declared.deploy_fields
+        if sets.member not in (SIZE, ENABLED)
+        and declared.switch is None
+        and sets.member not in declared.acts_alone | declared.about_size
+    ],
+)
+@pytest.mark.parametrize("way", ["deploy", "flag", "set"])
+def test_a_stage_field_of_an_axis_without_ranks_is_told(
+    name: str, option: str, way: str, tmp_path: Path
+) -> None:
+    """In the words in which it was written."""
+    declared = next(each for each in ALL.values() if each.field_for(option) == name)
+    value = VALUES[declared.name, option]
+    text = f" {value}" if value is not True else ""
+    flag = f"--{name.replace('_', '-')}{text}"
+    line = {"deploy": "", "flag": flag, "set": f"--set dit.{name}={str(value).lower()}"}[way]
+    stage = {"stage_id": 0, **({name: value} if way == "deploy" else {})}
+    made = made_from(tmp_path, line, model="picture", deploy={"stages": [stage]})
+    assert made.plan is not None, text_of(made)
+    assert codes_of(made) == ["AX012"]
+    assert made.diagnostics[0].message.startswith(f"`{name}` of `dit` has no effect")
+
+
+def test_a_default_says_nothing() -> None:
+    """It is what holds anyway."""
+    axes = [axis("sp_ulysses", 1, mode="advanced_uaa"), axis("sp_ring", 1, exchange="ring")]
+    given = request(solo(ExecutionType.DIFFUSION), {"thinker": Said(axes=axes)})
+    assert attempt(given).diagnostics == ()
+
+
+def test_who_takes_an_axis_back_means_its_options(tmp_path: Path) -> None:
+    """In a higher layer."""
+    deploy = {"stages": [{"stage_id": 0, "ulysses_degree": 2, "ulysses_mode": "strict"}]}
+    made = made_from(tmp_path, "--ulysses-degree 1", model="picture", deploy=deploy)
+    assert codes_of(made) == []
+    made = made_from(tmp_path, "--ulysses-degree 1 --ulysses-mode strict", model="picture")
+    assert codes_of(made) == ["AX012"]
+
+
+def test_an_option_of_all_stages_counts_where_one_acts_on_it(tmp_path: Path) -> None:
+    """The refiner has no ranks to share heads; told together where no stage has any."""
+    line = "--ulysses-mode strict"
+    made = made_from(tmp_path, f"{line} --set base.ulysses_degree=2", model="two_dits")
+    assert codes_of(made) == []
+    made = made_from(tmp_path, line, model="two_dits")
+    assert codes_of(made) == ["AX012"]
+    assert "`refiner`" in made.diagnostics[0].notes[0].message
+
+
+@pytest.mark.parametrize(
+    ("line", "switch"),
+    [
+        ("--enable-expert-parallel", "enable_expert_parallel"),
+        ("--use-hsdp --hsdp-shard-size 1", "use_hsdp"),
+    ],
+)
+def test_a_switch_that_comes_to_one_rank_is_told(line: str, switch: str, tmp_path: Path) -> None:
+    """What was switched on is not there."""
+    made = made_from(tmp_path, line, model="picture")
+    assert codes_of(made) == ["AX012"]
+    assert f"`{switch}` of `dit` has no effect" in made.diagnostics[0].message
+
+
+def test_a_policy_of_one_replica_is_told_with_its_key_and_can_be_run() -> None:
+    """Nothing is routed, so nothing has to be hashed."""
+    axes = [axis("stage_replica", 1, Policy.HASH, key="user")]
+    given = request(solo(), {"thinker": Said(axes=axes)})
+    [found] = attempt(given).diagnostics
+    assert (found.code, [note.message for note in found.notes]) == (
+        "AX012",
+        ["nor has `routing`"],
+    )
+    assert found.help == "give `stage_replica` a size above `1`, or leave `key` and `routing` out"
+    assert not any("route" in reason for reason in planned(given).not_runnable)
+    two = [axis("stage_replica", 2, Policy.HASH, key="user")]
+    several = planned(request(solo(), {"thinker": Said(axes=two)}))
+    assert any("route" in reason for reason in several.not_runnable)
+
+
+def test_what_a_model_says_itself_is_not_told() -> None:
+    """Its own file may keep an option ready."""
+    given = request(
+        solo(ExecutionType.DIFFUSION),
+        {"thinker": Said(axes=[axis("sp_ulysses", 1, mode="strict")])},
+    )
+    [stage] = given.settings.stages
+    ulysses = stage.axes["sp_ulysses"]
+    mode = ulysses.options["mode"]
+    shipped = dataclasses.replace(mode, origin=dataclasses.replace(mode.origin, shipped=True))
+    axes = {"sp_ulysses": dataclasses.replace(ulysses, options={"mode": shipped})}
+    settings = dataclasses.replace(given.settings, stages=(dataclasses.replace(stage, axes=axes),))
+    assert attempt(dataclasses.replace(given, settings=settings)).diagnostics == ()

@@ -9,7 +9,6 @@ import pytest
 from stagemesh.config.environment import (
     PREFIX,
     VARIABLES,
-    api_key,
     cache_folder,
     check_environment,
 )
@@ -45,10 +44,3 @@ def test_there_are_at_most_ten_and_all_have_the_prefix() -> None:
     """So that `doctor` can show them all."""
     assert len(VARIABLES) <= 10
     assert all(name.startswith(PREFIX) and text for name, text in VARIABLES.items())
-
-
-def test_an_empty_key_is_none() -> None:
-    """As a variable that a script cleared."""
-    assert api_key({"STAGEMESH_API_KEY": "k"}) == "k"
-    assert api_key({"STAGEMESH_API_KEY": ""}) is None
-    assert api_key({}) is None

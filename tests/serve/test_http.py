@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from stagemesh.runtime.transport.token import Secret
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.serve.served import Client, events, serving
 
@@ -190,7 +191,7 @@ def test_a_key_is_asked_for_but_not_for_health(
     """Without the key and with another one the answer is 401; errors never show it."""
     del client
     plan = fake_plan([FakeStage(name="only", final="text", args={"num_outputs": 1})])
-    with serving(plan, tmp_path_factory.mktemp("serve"), token="opensesame") as locked:
+    with serving(plan, tmp_path_factory.mktemp("serve"), key=Secret(token=b"opensesame")) as locked:
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Bearer ä"}):
             status, _, body = locked.post({"prompt": "hi"}, headers)
             assert status == 401

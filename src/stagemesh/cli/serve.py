@@ -28,12 +28,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api-key-file",
         metavar="FILE",
-        help="holds what requests must bear; $STAGEMESH_API_KEY when it is left out",
-    )
-    group.add_argument(
-        "--insecure-no-token",
-        action="store_true",
-        help="serve other hosts although requests need no key",
+        help="holds the key that requests must bear; else $STAGEMESH_API_KEY does",
     )
     group.add_argument(
         "--control-socket",

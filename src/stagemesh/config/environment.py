@@ -16,15 +16,13 @@ from stagemesh.spec.origin import Layer, Origin
 
 PREFIX: Final = "STAGEMESH_"
 
-<<<<<<< HEAD
-_API_KEY: Final = "STAGEMESH_API_KEY"
-=======
 TOKEN: Final = "STAGEMESH_TOKEN"
 """The variable that holds a secret: its value is shown to nobody."""
->>>>>>> next
+API_KEY: Final = "STAGEMESH_API_KEY"
+"""Another one."""
 
 VARIABLES: Final[Mapping[str, str]] = {
-    _API_KEY: "what requests to a server must bear, unless `--api-key-file` holds it",
+    API_KEY: "what requests to a server must bear, unless `--api-key-file` holds it",
     "STAGEMESH_CACHE": "absolute folder of assembled checkpoints; by default `~/.cache/stagemesh`",
     TOKEN: "secret that all starts of one model share; `--omni-token-file` goes before it",
 }
@@ -42,11 +40,6 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
             [_malformed("STAGEMESH_CACHE", text, "write an absolute path, or unset the variable")]
         )
     return folder
-
-
-def api_key(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return what requests to a server must bear; an empty variable is as good as none."""
-    return environ.get(_API_KEY) or None
 
 
 def check_environment(environ: Mapping[str, str] = os.environ) -> tuple[Diagnostic, ...]:

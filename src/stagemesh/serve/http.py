@@ -29,6 +29,7 @@ from stagemesh.errors import (
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import StageProgress
 from stagemesh.runtime.running import Running
+from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve import forms
 from stagemesh.serve.forms import GenerateForm, Json
 from stagemesh.serve.state import can_serve, health_form
@@ -36,7 +37,7 @@ from stagemesh.serve.state import can_serve, health_form
 _JSON: Final = "application/json"
 _RETRY_AFTER_S: Final = 1
 _OPEN_PATHS: Final = frozenset({"/health"})
-"""What needs no token: balancers ask it, to know whether to send users here."""
+"""What needs no key: balancers ask it, to know whether to send users here."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,24 +45,24 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Api:
     """The routes over one running system."""
 
-    def __init__(self, omni: AsyncOmni, token: str | None = None) -> None:
-        """With `token` every request for work must bear it."""
+    def __init__(self, omni: AsyncOmni, key: Secret) -> None:
+        """Where there is a `key` every request for work must bear it."""
         self._omni = omni
-        self._token = token
+        self._key = key
 
     def app(self, max_request_bytes: int) -> web.Application:
         """Return the application; longer bodies are refused."""
         app = web.Application(
-            middlewares=[tell_errors, self._check_token], client_max_size=max_request_bytes
+            middlewares=[tell_errors, self._check_key], client_max_size=max_request_bytes
         )
         app.add_routes([web.post("/v1/generate", self._generate), web.get("/health", self._health)])
         return app
 
     @web.middleware
-    async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._token is not None and request.path not in _OPEN_PATHS:
+    async def _check_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._key.is_known and request.path not in _OPEN_PATHS:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
+            if not hmac.compare_digest(given.encode(errors="replace"), self._key.token):
                 told = "the request bears no key, or a wrong one"
                 return answer(_fault(code="SV003", message=told), HTTPStatus.UNAUTHORIZED)
         return await handler(request)

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.control import Control
 from stagemesh.serve.http import Api
 from stagemesh.serve.sockets import control_path, listen_at, listen_on
@@ -34,8 +35,8 @@ class ServeOptions:
     """Address to listen on."""
     port: int = 8000
     """Port to listen on; 0 takes any that is free."""
-    token: str | None = None
-    """What requests for work must bear; never shown."""
+    key: Secret = Secret()
+    """What requests for work must bear, if anything."""
     control: Path | None = None
     """The control socket; beside those of other servers unless given."""
     max_request_bytes: int = 256 * 1024 * 1024
@@ -89,7 +90,7 @@ class Server:
     async def _listen(self) -> Listening:
         public = listen_on(self._options.host, self._options.port)
         host, port = public.getsockname()[:2]
-        api = Api(self._omni, self._options.token)
+        api = Api(self._omni, self._options.key)
         await self._serve(api.app(self._options.max_request_bytes), public)
         path = self._options.control or control_path(port)
         await self._serve(Control(self._omni).app(), listen_at(path))

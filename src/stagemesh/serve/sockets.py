@@ -7,7 +7,6 @@ interface: `$XDG_RUNTIME_DIR/stagemesh/8000.sock`. Nobody else can connect, so t
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 import stat
@@ -21,14 +20,6 @@ from stagemesh.spec.origin import Layer, Origin
 _PRIVATE: Final = 0o700
 _SUFFIX: Final = ".sock"
 _CONNECT_S: Final = 2.0
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this host can reach what listens there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def listen_on(host: str, port: int) -> socket.socket:

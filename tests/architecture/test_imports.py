@@ -22,7 +22,7 @@ HEAVY: Final = frozenset(
 )
 """What no declaration reaches."""
 
-RUNNING_COMMANDS: Final = frozenset({"run", "serve", "demo-checkpoint"})
+RUNNING_COMMANDS: Final = frozenset({"run", "serve", "top", "demo-checkpoint"})
 """Commands that do more than planning, so that their work may need an extra."""
 
 

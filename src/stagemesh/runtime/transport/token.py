@@ -1,7 +1,7 @@
 """Secrets: the token that all starts of one model share, and the key that users of a server bear.
 
-Where other hosts could connect without one, listening is refused. A secret comes from a file or from
-the environment, and goes nowhere: no plan, message, log or `repr` holds it.
+Where other hosts could connect without one, listening is refused. A secret comes from a file or
+from the environment, and goes nowhere: no plan, message, log or `repr` holds it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from dataclasses import dataclass, field
@@ -30,6 +31,19 @@ class FailingBridge:
     def push(self, payload: Payload, *, last: bool) -> list[Payload]:
         """Raise."""
         raise ValueError(f"no bridge for {payload.meta}, {last}")
+
+
+class GarbageBridge(UpperBridge):
+    """Writes nonsense to every socket of its process when it is told to and asked for it."""
+
+    def push(self, payload: Payload, *, last: bool) -> list[Payload]:
+        """Hand over capital letters, or spoil everything."""
+        if "garbage" in str(payload.meta.get("text")) and "TEST_GARBAGE" in os.environ:
+            for fd in Path("/proc/self/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if fd.is_socket():
+                        os.write(int(fd.name), b"\xff" * 64)
+        return super().push(payload, last=last)
 
 
 def spawning_bridge() -> UpperBridge:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.health import ReplicaState
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageState
@@ -19,6 +20,9 @@ from stagemesh.runtime.replica import ReplicaId
 Result = TypeVar("Result")
 WAIT_S = 60
 """Longest time that anything may take; nothing comes near it unless it hangs."""
+
+POLL_S = 0.02
+"""Time between two looks at what nobody tells of."""
 
 
 def wait_for_exit(pid: int) -> None:
@@ -81,6 +85,21 @@ class Started:
     def pid(self, stage: int, replica: int = 0) -> int:
         """The process of a replica."""
         return self.omni.pids[ReplicaId(stage=stage, replica=replica)]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for what nobody tells of; whoever calls has the deadline."""
+        while not holds():  # noqa: ASYNC110  there is no event
+            await asyncio.sleep(POLL_S)
+
+    async def until_serving(self) -> None:
+        """Wait until every replica takes requests."""
+        await self.until(
+            lambda: all(
+                replica.state is ReplicaState.SERVING
+                for stage in self.omni.health().stages
+                for replica in stage.replicas
+            )
+        )
 
     def in_flight(self) -> dict[int, tuple[int, ...]]:
         """Requests bound to each replica."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -22,6 +23,7 @@ from stagemesh.runtime.stage_loop import (
     Said,
     StageLoop,
     Target,
+    is_out_of_memory,
 )
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import EngineOutput
@@ -260,3 +262,68 @@ def test_an_idle_loop_sleeps_until_it_is_told_to_quit() -> None:
     stage.inbox.put(Quit())
     thread.join(60)
     assert not thread.is_alive()
+
+
+class OutOfMemoryError(RuntimeError):
+    """Has the name of that of a device's library."""
+
+
+class SlightlyOutError(OutOfMemoryError):
+    """And may have descendants."""
+
+
+@pytest.mark.parametrize(
+    ("error", "ran_out"),
+    [
+        (MemoryError(), True),
+        (OutOfMemoryError("CUDA out of memory"), True),
+        (SlightlyOutError(), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("the shapes do not match"), False),
+        (ValueError(), False),
+    ],
+)
+def test_memory_that_ran_out_is_told_by_what_libraries_raise(
+    error: Exception, *, ran_out: bool
+) -> None:
+    """Without importing any of them."""
+    assert is_out_of_memory(error) is ran_out
+
+
+def test_memory_that_runs_out_twice_in_a_row_ends_the_loop() -> None:
+    """The first time fails the requests of that step; a good step forgets it."""
+    stage = Stage()
+    for _ in range(2):
+        stage.submit(KEY, fail_at="memory")
+        stage.turn()
+        assert stage.said[-1] == Over(terminal=failed(KEY))
+        stage.submit(OTHER)
+        stage.finish()
+    stage.submit(KEY, fail_at="memory")
+    stage.turn()
+    stage.submit(KEY, fail_at="memory")
+    with pytest.raises(RuntimeError, match="out of memory in two steps in a row"):
+        stage.turn()
+
+
+def failed(key: Key) -> Failed:
+    """How a request ends for which there was no memory."""
+    return Failed(key=key, invalid=False, message="MemoryError: the program has no memory left")
+
+
+def test_a_traceback_that_nobody_can_read_fails_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full disk, or a reader that is gone, behind the output of the stage."""
+    stage = Stage()
+    full = Path("/dev/full").open("w", buffering=1, encoding="ascii")  # noqa: SIM115  see below
+    monkeypatch.setattr("sys.stderr", full)
+    stage.submit(KEY, fail_at="raise")
+    stage.turn()
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
+    assert isinstance(stage.said[-1], Over)
+    stage.submit(OTHER)
+    stage.finish()
+    assert isinstance(cast("Over", stage.said[-1]).terminal, Finished)

@@ -133,9 +133,9 @@ class Crew:
         self, members: Sequence[Member], meets: Sequence[asyncio.Future[None]], deadline_s: float
     ) -> None:
         processes = {member.who: member.process for member in members if member.process}
-        waits: set[asyncio.Future[object]] = {
-            future for each in processes.values() for future in (each.ready, each.exited)
-        }
+        waits: set[asyncio.Future[float] | asyncio.Future[str]] = set()
+        for each in processes.values():
+            waits |= {each.ready, each.exited}
         loop = asyncio.get_running_loop()
         deadline = loop.time() + deadline_s
         missing = dict(processes)

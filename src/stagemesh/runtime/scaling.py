@@ -75,7 +75,7 @@ def _placed(plan: Plan, stage: StagePlan, num_replicas: int) -> tuple[DeviceIds,
     """Device ids of all replicas of the stage, those that there are first."""
     here = _places(stage)
     if num_replicas <= len(here):
-        return here
+        return here[:num_replicas]
     wishes = [
         _wish(each, len(each.replicas), placed=_places(each))
         for each in plan.stages

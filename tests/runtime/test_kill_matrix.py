@@ -1,0 +1,126 @@
+"""SIGKILL at twenty points of start, load, run, drain and stop, for every kind of stage.
+
+After each: the right error to the right requests, the rest served as if nothing had happened, no
+process, no entry in `/dev/shm`, no descriptor more. The short form kills one kind of stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from stagemesh.errors import StageFailedError
+from stagemesh.runtime.outputs import OmniResult
+from stagemesh.testing.connector_conformance import open_fds
+from tests.runtime import kill_points
+from tests.runtime.started import WAIT_S, Started
+
+SHORT: Final = "talker"
+STAGES: Final = [
+    pytest.param(name, marks=[pytest.mark.slow] if name == SHORT else [pytest.mark.nightly])
+    for name in kill_points.NAMES
+]
+WHOLE: Final = [f"other#{number}" for number in range(3)]
+SPARED: Final = frozenset(kill_points.RUNS) - {"leaves", "leaves with a request"}
+"""Points at which the other request is on another replica than the one that is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a system might leave behind."""
+
+    children: frozenset[int]
+    descriptors: int
+    shared: frozenset[Path]
+
+
+def host() -> Host:
+    """Look at it."""
+    children: set[int] = set()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
+            children.update(map(int, (task / "children").read_text().split()))
+    shared = frozenset(Path("/dev/shm").iterdir())  # noqa: S108  it is looked at
+    return Host(frozenset(children), open_fds(), shared)
+
+
+@pytest.fixture(scope="module")
+def systems() -> Iterator[dict[str, Started]]:
+    """Systems that serve, by the stage that is killed; started when they are first asked for."""
+    with contextlib.ExitStack() as stack:
+        found: dict[str, Started] = {}
+        before = host()
+        yield found
+        for started in found.values():
+            stack.callback(started.__exit__, None, None, None)
+        stack.close()
+        assert host() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", kill_points.STARTS)
+def test_a_death_on_the_way_up_stops_the_start(point: str) -> None:
+    """With an error that names stage, replica and signal; nothing is left."""
+    before = host()
+    asyncio.run(asyncio.wait_for(kill_points.start_and_die(point), WAIT_S))
+    assert host() == before
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("point", kill_points.RUNS)
+def test_a_death_in_service_fails_what_was_bound_to_it_alone(
+    point: str, stage: str, systems: dict[str, Started]
+) -> None:
+    """Requests that run meanwhile have their bytes, and afterwards every replica serves again."""
+    if stage not in systems:
+        systems[stage] = Started(kill_points.victims(stage)).__enter__()
+        systems[stage].many(["hi"] * 4)
+    started = systems[stage]
+
+    async def run() -> None:
+        before = descriptors(started)
+        other = asyncio.ensure_future(
+            started.omni.run("other", sampling_params={"thinker": {"delay_steps": 3000}})
+        )
+        await asyncio.sleep(0)  # it is bound now, and the next request goes to another replica
+        await kill_points.RUNS[point](started, stage)
+        (result,) = await asyncio.gather(other, return_exceptions=True)
+        if point in SPARED or not isinstance(result, StageFailedError):
+            assert isinstance(result, OmniResult), result
+            said = [output for output in result.outputs if output.stage == "vocoder"]
+            assert [output.payload.meta["text"] for output in said] == WHOLE
+            assert [bytes(output.payload.buffers[0].data[:1])[0] for output in said] == [0, 1, 2]
+        await started.until_serving()
+        assert {(await started.omni.run("other")).text for _ in range(4)} == {"".join(WHOLE)}
+        await started.until(lambda: descriptors(started) == before)
+
+    started.call(run())
+    assert {sum(counts) for counts in started.in_flight().values()} == {0}
+
+
+def descriptors(started: Started) -> list[int]:
+    """Open descriptors of this process and of every stage."""
+    places = sorted(started.omni.pids.items(), key=lambda item: (item[0].stage, item[0].replica))
+    pids = [os.getpid(), *(pid for _, pid in places)]
+    return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", kill_points.STOPS)
+def test_a_death_on_the_way_down_stops_nothing(point: str) -> None:
+    """The system ends, the request that ran has its error, and nothing is left."""
+    before = host()
+    asyncio.run(asyncio.wait_for(kill_points.stop_and_die(point), WAIT_S))
+    assert host() == before
+
+
+def test_there_are_twenty_points() -> None:
+    """As many as were promised."""
+    assert len([*kill_points.STARTS, *kill_points.RUNS, *kill_points.STOPS]) == 20

@@ -13,7 +13,8 @@ SHELL := bash
 .ONESHELL:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: demo check test bench nightly schemas gates clean
+.PHONY: demo check test bench nightly schemas clean
+.PHONY: lint types planning-tests other-tests
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -26,8 +27,12 @@ export OMP_NUM_THREADS ?= 1
 COVERAGE_FLOOR ?= 100
 COVERAGE_ROOMS := src/stagemesh/spec/*,src/stagemesh/axes/*,src/stagemesh/config/*,src/stagemesh/plan/*,src/stagemesh/cli/*
 
-# Tests of those rooms, and of what is planned with them: they share nothing and may run side by side.
+# Tests of those rooms, and of what is planned with them.
 PLANNING_TESTS := $(addprefix tests/,spec axes config plan cli models)
+
+# Two processes of tests side by side, each with files of its own: a test looks at descriptors, children
+# and started systems of its own process alone, and budgets are CPU time.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses=2 --dist=loadfile
 
 QUESTION ?= What is the capital of France?
 
@@ -48,32 +53,42 @@ $(PLANNER): pyproject.toml constraints.txt
 	.venv-plan/bin/python $(INSTALL) --editable .
 	touch $@
 
-gates: $(INSTALLED)
-	@echo "==> format, lint, types, imports, schemas, reference"
+lint: $(INSTALLED)
+	@echo "==> format, lint, imports, schemas, reference"
 	$(BIN)/ruff format --check --quiet src tests benchmarks
 	$(BIN)/ruff check --quiet src tests benchmarks
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m stagemesh.config.jsonschema --check
 	$(BIN)/python -m stagemesh.config.flags --check
 	$(BIN)/python -m stagemesh.cli._reference --check
 
-check: gates
-	@echo "==> fast tests"
-	HYPOTHESIS_PROFILE=check $(BIN)/python -m pytest -q -m 'not slow and not nightly'
+types: $(INSTALLED)
+	@echo "==> types"
+	$(BIN)/mypy
 
-test: gates $(PLANNER)
-	@echo "==> tests of the planning half, two at a time"
-	$(BIN)/python -m pytest -q -m 'not nightly' --numprocesses=2 --dist=loadfile --cov --cov-report= \
-		--durations=10 $(PLANNING_TESTS)
+other-tests: $(INSTALLED) $(PLANNER)
 	@echo "==> all other tests"
-	$(BIN)/python -m pytest -q -m 'not nightly' --durations=10 $(PLANNING_TESTS:%=--ignore=%)
-	@echo "==> branch coverage of the planning half (at least $(COVERAGE_FLOOR) %)"
+	$(PYTEST) -m 'not nightly' --durations=10 $(PLANNING_TESTS:%=--ignore=%)
+
+check: lint types
+	@echo "==> fast tests"
+	HYPOTHESIS_PROFILE=check $(PYTEST) -m 'not slow and not nightly'
+
+planning-tests: lint $(PLANNER)
+	@echo "==> tests of the planning half"
+	$(PYTEST) -m 'not nightly' --cov --cov-report= --durations=10 $(PLANNING_TESTS)
+	echo "==> branch coverage of the planning half (at least $(COVERAGE_FLOOR) %)"
 	$(BIN)/python -m coverage report --include='$(COVERAGE_ROOMS)' --fail-under=$(COVERAGE_FLOOR)
+
+# Types are looked at on one processor, so other tests run meanwhile; what each of the two says is shown
+# when it has ended, and either failing fails the whole. (A recipe that calls make is run by a dry run
+# as well, so nothing else stands in it.)
+test: planning-tests
+	@$(MAKE) --jobs=2 --output-sync=target --keep-going types other-tests
 
 nightly: $(INSTALLED) $(PLANNER)
 	@echo "==> the long forms"
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -m 'nightly or hypothesis' --timeout=3600 --durations=25
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m 'nightly or hypothesis' --timeout=3600 --durations=25
 
 bench: $(INSTALLED)
 	@for script in benchmarks/[!_]*.py; do

@@ -1,10 +1,13 @@
-"""What one hop between two stage processes costs, beside what it could cost at best.
+"""What one hop between two stage processes costs, beside what it could cost and what peers pay.
 
 `edge` is one payload over stream and connector to another process, and its acknowledgement back,
 beside one memcpy of the same bytes into equally warm memory and the bare round trip of 64 bytes
 over a socket. `copied` counts the bytes that the producer writes to shared memory and to sockets.
 `stage` is the time that one more echoing stage adds to a request, both threads included. Times are
-medians; `best` is the fastest, which a busy machine disturbs least.
+medians; `best` is the fastest, which a busy machine disturbs least, and `p99` is reported only.
+`memcpy_share` is how near the best hop comes to the best copy: 1 when it costs nothing more. The
+references are ways that other systems use, each in a file of its own, from hand-over to the word
+that the payload has been read, as for the edge.
 
     python benchmarks/stage_hop.py
 """
@@ -17,9 +20,13 @@ import os
 import socket
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
+
+import _reference_shm_poll
+import _reference_zmq
+from _hops import WARM_UP, in_child, memcpy_times, repetitions, summary, times_of
 
 from stagemesh.connectors import _arena
 from stagemesh.plan.values import EdgePlan
@@ -31,10 +38,14 @@ from stagemesh.runtime.stream import Stream
 from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
 
-SIZES = {"4 KiB": 4096, "64 KiB": 65536, "16 MiB": 16 * 1024 * 1024}
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = {"4 KiB": 4 * KIB, "64 KiB": 64 * KIB, "1 MiB": MIB, "16 MiB": 16 * MIB, "64 MiB": 64 * MIB}
+REFERENCES = {
+    "segment_lock_file_poll": _reference_shm_poll.hop_times,
+    "zeromq_msgpack": _reference_zmq.hop_times,
+}
 KEY = Key(rid="hop", epoch=0)
 WAIT_S = 60
-WARM_UP = 5
 EDGE = EdgePlan(
     source=0,
     target=1,
@@ -46,48 +57,10 @@ EDGE = EdgePlan(
 )
 
 
-def repetitions(size: int) -> int:
-    """Enough for a median, not for a coffee."""
-    return 30 if size > 1_000_000 else 400
-
-
 def payload_of(size: int) -> Payload:
     """A payload of one buffer."""
     data = memoryview(os.urandom(size))
     return Payload(buffers=(Buffer(name="data", dtype="uint8", shape=(size,), data=data),))
-
-
-def times_of(work: Callable[[], object], count: int) -> list[float]:
-    """Microseconds of each call of `work`, after a warm-up."""
-    times = []
-    for number in range(count + WARM_UP):
-        began = time.perf_counter()
-        work()
-        if number >= WARM_UP:
-            times.append((time.perf_counter() - began) * 1e6)
-    return times
-
-
-def memcpy_times(size: int) -> list[float]:
-    """One copy into memory that has been touched before."""
-    source, target = memoryview(os.urandom(size)), memoryview(bytearray(size))
-
-    def copy() -> None:
-        target[:] = source
-
-    return times_of(copy, repetitions(size))
-
-
-def in_child(work: Callable[[socket.socket], None]) -> tuple[socket.socket, int]:
-    """Run `work` in a forked process; return the socket to it and its pid."""
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        work(theirs)
-        os._exit(0)
-    theirs.close()
-    return ours, pid
 
 
 def echo(sock: socket.socket) -> None:
@@ -182,14 +155,6 @@ async def edge_times(sock: socket.socket, size: int) -> list[float]:
     return times[WARM_UP:]
 
 
-def both(name: str, times: list[float]) -> dict[str, float]:
-    """The median and the best of some times."""
-    return {
-        f"{name}_us": round(statistics.median(times), 1),
-        f"{name}_best_us": round(min(times), 1),
-    }
-
-
 def edge_of(size: int, socket_floor: list[float]) -> dict[str, float]:
     """Everything about one size."""
     sock, pid = in_child(consume)
@@ -202,11 +167,26 @@ def edge_of(size: int, socket_floor: list[float]) -> dict[str, float]:
     memcpy = memcpy_times(size)
     floor = min(memcpy) + min(socket_floor)
     return {
-        **both("hop", hop),
-        **both("memcpy", memcpy),
+        **summary("hop", hop),
+        **summary("memcpy", memcpy),
         "best_over_memcpy_and_socket": round(min(hop) / floor, 2),
+        "memcpy_share": round(min(memcpy) / min(hop), 3),
         "copied_over_payload": round(sum(copied) / (repetitions(size) + WARM_UP) / size, 3),
     }
+
+
+def references_of(size: int, hop_us: float) -> dict[str, object]:
+    """What peers pay for one size, and how often our median goes into theirs."""
+    found: dict[str, object] = {}
+    for name, hop_times in REFERENCES.items():
+        try:
+            times = hop_times(size)
+        except ModuleNotFoundError as error:
+            found[name] = f"not measured: {error}"
+            continue
+        theirs = summary("hop", times)
+        found[name] = {**theirs, "over_ours": round(theirs["hop_us"] / hop_us, 1)}
+    return found
 
 
 async def request_times(num_stages: int, size: int) -> list[float]:
@@ -228,15 +208,17 @@ def main() -> None:
     """Print everything as JSON."""
     floor = socket_times()
     edges = {name: edge_of(size, floor) for name, size in SIZES.items()}
+    peers = {name: references_of(size, edges[name]["hop_us"]) for name, size in SIZES.items()}
     one, three = (asyncio.run(request_times(count, 65536)) for count in (1, 3))
     added = (statistics.median(three) - statistics.median(one)) / 2
     found = {
         "benchmark": "stage_hop",
-        **both("socket_round_trip", floor),
+        **summary("socket_round_trip", floor),
         "edge": edges,
+        "references": peers,
         "stage_64_kib": {
-            **both("one_stage", one),
-            **both("three_stages", three),
+            **summary("one_stage", one),
+            **summary("three_stages", three),
             "added_per_stage_us": round(added, 1),
             "added_per_stage_best_us": round((min(three) - min(one)) / 2, 1),
         },

@@ -1,14 +1,22 @@
 """What every test runs under: the profile of property tests, chosen by `HYPOTHESIS_PROFILE`.
 
 `check` is small and the same every time, for `make check`; `default` looks for new examples on
-every run; `nightly` looks much longer.
+every run; `nightly` looks much longer. Tests whose examples are dear take a share of these numbers
+(`tests/examples.py`).
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import re
+from pathlib import Path
+from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+_SLOW_AS_A_WHOLE: Final = re.compile(r"^pytestmark = pytest\.mark\.slow$", re.MULTILINE)
 
 # How long one example takes says nothing on a shared machine; a test that hangs meets the timeout.
 _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -18,3 +26,17 @@ settings.register_profile("default", _SHARED, max_examples=100)
 settings.register_profile("nightly", _SHARED, max_examples=2_000)
 os.environ.pop("COLUMNS", None)  # a screen is as wide as its test says, whoever runs the tests
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out, files of slow tests alone are: they would import torch."""
+    if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if _SLOW_AS_A_WHOLE.search(text) else None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: no collection of garbage looks at them again."""
+    gc.collect()
+    gc.freeze()

@@ -19,6 +19,8 @@ import pytest
 
 from tests.architecture.source import ROOT
 
+pytestmark = pytest.mark.slow
+
 Run: TypeAlias = Callable[..., str]
 
 ADDED: Final = Path(__file__).parent / "added"
@@ -52,7 +54,7 @@ def run(tmp_path: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=240,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -130,7 +132,6 @@ def test_an_added_plugin_that_cannot_be_loaded_is_named(run: Run, tmp_path: Path
         _plan(run)
 
 
-@pytest.mark.slow
 def test_an_added_connector_and_engine_pass_conformance(run: Run, tmp_path: Path) -> None:
     """The suites of `stagemesh.testing` run over them from the third party's own tests."""
     shutil.copy(ADDED / "conformance.py", tmp_path / "test_lantern.py")

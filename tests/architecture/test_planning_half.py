@@ -51,7 +51,7 @@ def _python(environment: str, code: str, *args: str) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
 
 

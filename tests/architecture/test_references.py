@@ -46,6 +46,7 @@ def references_of(pipeline: PipelineConfig) -> Iterator[tuple[str, str]]:
 REFERENCES: Final = tuple(references())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", [pytest.param(ref, id=where) for where, ref in REFERENCES])
 def test_a_reference_resolves_to_something_callable(reference: str) -> None:
     """What a running stage will resolve is there."""

@@ -51,7 +51,7 @@ def completed(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> se
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=120,
     )
     assert done.stderr == ""
     return set(done.stdout.split())

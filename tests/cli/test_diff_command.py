@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from stagemesh.cli._main import main
+from tests.cli.pipes import pipes
 from tests.cli.screens import stand_in
 
 STRATEGY: Final = "strategies:\n  thinker:\n    - {axis: tp, size: 3}\n"
@@ -109,3 +110,33 @@ def test_trouble_leaves_two(
         assert [each["code"] for each in json.loads(shown.out)["diagnostics"]][:1] == [code]
     else:
         assert (shown.out, shown.err.startswith(f"error[{code}]")) == ("", True)
+
+
+def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Files and saved plans, and what is given for both sides."""
+    other = DEPLOY.replace("4", "5")
+    plan = Path("own.json").read_text("utf-8")
+    for texts, planned, code in (
+        ((DEPLOY, other), (), 1),
+        ((DEPLOY, DEPLOY), PLANNED, 0),
+        ((DEPLOY, other), PLANNED, 1),
+        ((plan, plan), (), 0),
+        ((plan, STRATEGY), PLANNED, 1),
+    ):
+        with pipes(*texts) as names:
+            assert main(["diff", *names, *planned]) == code
+        assert capsys.readouterr().err == ""
+    with pipes(DEPLOY, other, STRATEGY) as (before, after, strategy):
+        assert main(["diff", before, after, *PLANNED, "--strategy-config", strategy]) == 1
+    shown = capsys.readouterr()
+    assert "  max_num_seqs      4 => 5\n" in shown.out
+    assert shown.err == ""
+
+
+def test_a_value_that_null_takes_back_is_a_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    """In what files say, and in what follows from it."""
+    Path("null.yaml").write_text(DEPLOY.replace("4", "null"), encoding="utf-8")
+    assert main(["diff", "deploy.yaml", "null.yaml"]) == 1
+    assert "max_num_seqs  4 => null" in capsys.readouterr().out
+    assert main(["diff", "deploy.yaml", "null.yaml", *PLANNED]) == 1
+    assert "max_num_seqs      4 => 64" in capsys.readouterr().out

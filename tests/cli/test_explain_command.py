@@ -10,6 +10,7 @@ import pytest
 
 from stagemesh.cli._main import main
 from stagemesh.plan.pages import page_of
+from tests.cli.pipes import pipes
 from tests.cli.screens import stand_in
 
 Json: TypeAlias = Any
@@ -91,9 +92,9 @@ def test_an_axis_is_all_that_is_known_about_it(capsys: pytest.CaptureFixture[str
     }
 
 
-def test_an_axis_without_a_name_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    """All of them are listed."""
-    [found] = data(capsys, "axis", code=1)["diagnostics"]
+def test_an_axis_that_there_is_not_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them are listed; an empty name is none."""
+    [found] = data(capsys, "axis", "", code=1)["diagnostics"]
     assert found["code"] == "CL021"
     assert "`stage_replica`" in found["help"]
 
@@ -145,9 +146,58 @@ def test_a_stage_is_all_its_values(capsys: pytest.CaptureFixture[str]) -> None:
         "origin",
         "is_default",
         "superseded",
+        "clears",
     }
     assert values["thinker.tp"]["value"] == 3
     assert values["thinker.num_threads"]["is_default"] is True
+
+
+@pytest.mark.parametrize(
+    ("what", "path"),
+    [
+        ("edges", "edges.0-1.connector"),
+        ("edges.thinker-talker", "edges.0-1.max_inflight"),
+        ("stages", "code2wav.max_num_seqs"),
+        ("launch", "launch.api_server_count"),
+    ],
+)
+def test_what_holds_more_is_listed(
+    what: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With values and places."""
+    assert path in [each["path"] for each in data(capsys, what, *LAYOUT)["values"]]
+
+
+@pytest.mark.parametrize(
+    ("what", "help_text"),
+    [
+        ("connectors.x", "no connector is named; what the edges have is below `edges`"),
+        ("thinker.env.FOO", "`thinker.env` has no members"),
+        ("THINKER.TP", "did you mean `thinker.tp`? stages of this plan: "),
+    ],
+)
+def test_what_is_not_there_is_a_mistake(
+    what: str, help_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is made up for it, and the nearest is named."""
+    [found] = data(capsys, what, *LAYOUT, code=1)["diagnostics"]
+    assert (found["code"], found["message"]) == ("CL021", f"`{what}` is no value of this plan")
+    assert found["help"].startswith(help_text)
+
+
+def test_a_saved_plan_may_come_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    """And tells what `null` took back as the plan itself does."""
+    typed = ("voice_chat", "--devices", "8xH200", "--set", "thinker.max_num_seqs=null")
+    assert main(["plan", *typed, "-o", "plan.json"]) == 0
+    capsys.readouterr()
+    with pipes(Path("plan.json").read_text("utf-8")) as [name]:
+        found = data(capsys, "thinker.max_num_seqs", name)["value"]
+    assert [word["verdict"] for word in found["words"]] == ["clears", "overridden", "wins"]
+    assert found["words"][0]["place"] == "--set thinker.max_num_seqs=null"
+    assert main(["explain", "thinker", *typed]) == 0
+    shown = capsys.readouterr().out
+    assert "thinker.max_num_seqs = 64" in shown
+    assert "default, since stage: --set thinker.max_num_seqs=null takes back 8 of" in shown
 
 
 def test_a_layout_that_does_not_fit_is_explained_as_far_as_it_goes(

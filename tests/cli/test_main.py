@@ -253,7 +253,7 @@ def test_a_reader_that_goes_away_ends_quietly(unbuffered: str) -> None:
             stdout=pipe,
             stderr=subprocess.PIPE,
             check=False,
-            timeout=60,
+            timeout=240,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert (ended.returncode, ended.stderr) == (READER_GONE, b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
 
@@ -29,7 +29,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def found(capsys: pytest.CaptureFixture[str], command: str, *arguments: str) -> list[Json]:
     """What is told about a command line."""
     main([command, *arguments, "--json"])
-    return json.loads(capsys.readouterr().out).get("diagnostics", [])
+    return cast("list[Json]", json.loads(capsys.readouterr().out).get("diagnostics", []))
 
 
 def words(flag: Flag) -> list[str]:
@@ -54,7 +54,7 @@ def test_every_flag_is_told_at_itself(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--max-model-len", "0"), [("PL023", "--max-model-len")]),
+        (("--max-model-len", "1"), [("PL023", "--max-model-len")]),
         (("--max-model-len", "99999999"), [("PL060", "--max-model-len")]),
         (("--kv-cache-memory-bytes", "1"), [("PL061", "--kv-cache-memory-bytes")]),
         (
@@ -62,7 +62,7 @@ def test_every_flag_is_told_at_itself(capsys: pytest.CaptureFixture[str]) -> Non
             [("PL023", "--set thinker.max_model_len=1")],
         ),
         (("--set", "thinker.tp=2", "--set", "talker.tq=2"), [("CF010", "--set talker.tq=2")]),
-        (("--stage-overrides", '{"0": {"max_model_len": 0}}'), [("PL023", "--stage-overrides")]),
+        (("--stage-overrides", '{"0": {"max_model_len": 1}}'), [("PL023", "--stage-overrides")]),
         (("--tensor-parallel-size", "0"), [("CF013", "--tensor-parallel-size")]),
         (("--devices", "8xH2000"), [("PL002", "--devices")]),
         (

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from stagemesh.cli._main import main
+from tests.cli.pipes import pipes
 from tests.cli.screens import stand_in
 
 GOOD: Final = "stages:\n  - {stage_id: 0, max_num_seqs: 4}\n"
@@ -102,3 +103,19 @@ def test_a_saved_plan_is_planned_again(capsys: pytest.CaptureFixture[str]) -> No
     Path("plan.json").write_text(edited, encoding="utf-8")
     assert main(["validate", "plan.json"]) == 1
     assert "invalid  plan.json  saved plan\n" in capsys.readouterr().out
+
+
+def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Deploy files, strategy files and saved plans, whatever is looked at first."""
+    assert main(["plan", "voice_chat", "--devices", "8xH200", "-o", "plan.json"]) == 0
+    capsys.readouterr()
+    texts = [GOOD, "strategies: {thinker: []}\n", (tmp_path / "plan.json").read_text("utf-8"), BAD]
+    with pipes(*texts) as names:
+        assert main(["validate", *names, "--json"]) == 1
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert [(file["kind"], file["valid"]) for file in files] == [
+        ("deploy", True),
+        ("strategy", True),
+        ("plan", True),
+        ("deploy", False),
+    ]

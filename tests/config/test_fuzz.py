@@ -25,9 +25,12 @@ from stagemesh.plan.diagnostics import diagnostics_json, diagnostics_text
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer
 from tests.config.deploying import CATALOG, Show
+from tests.examples import fewer
 
 CORPUS: Final = Path(__file__).parent / "corpus"
-_fuzzed: Final = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+_fuzzed: Final = settings(
+    fewer(2), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 DEPLOY: Final[Mapping[str, Any]] = {
     "pipeline": "show",

@@ -53,17 +53,22 @@ def help_for(show: Show, **inputs: object) -> str | None:
 
 def test_names_are_told_names_and_paths_are_told_paths(show: Show) -> None:
     """For a deploy file, a strategy file and the file below another."""
-    show.write({"show_me.yaml": "{}", "top.yaml": "base_config: files/othr.yaml"})
+    show.write(
+        {"show_m.yaml": "{}", "quartz.yaml": "{}", "top.yaml": "base_config: files/othr.yaml"}
+    )
     assert help_for(show, deploy="files/othr.yaml") == "did you mean `files/other.yaml`?"
     assert help_for(show, deploy="nowhere/show.yaml") == "the folder `nowhere` does not exist"
-    told = help_for(show, deploy="shov_me.yaml")
+    beside = "did you mean the file `show_m.yaml`?"
+    told = help_for(show, deploy="shov_m.yaml")
     assert told is not None
-    assert told.startswith("did you mean the file `show_me.yaml`? of the files that ship")
+    assert told.startswith(f"{beside} of the files that ship")
+    near = "did you mean the file `quartz.yaml`?"
+    assert help_for(show, deploy="quarz.yaml") == near
     told = help_for(show, deploy="top.yaml")
     assert told is not None
     assert told.endswith("; did you mean `" + str(Path("files/other.yaml")) + "`?")
-    strategy = help_for(show, deploy={}, strategy_config="shov_me.yaml")
-    assert strategy == "did you mean `show_me.yaml`?"
+    strategy = help_for(show, deploy={}, strategy_config="shov_m.yaml")
+    assert strategy == "did you mean `show_m.yaml`?"
 
 
 def test_a_folder_of_the_name_is_no_file(show: Show) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,31 +11,14 @@ from stagemesh.config.inputs import PlanInputs, opened_once
 from stagemesh.config.opened import MAX_BYTES, OpenedFile, open_file
 from stagemesh.config.validate import FileKind, check_files
 from stagemesh.spec.unset import UNSET
+from tests.cli.pipes import pipes
 
 PLAN = b'{"version": 1, "pipeline": "show"'
 
 
-@contextmanager
-def pipe(content: bytes) -> Iterator[str]:
-    """The name of a pipe that gives its content once."""
-    there, here = os.pipe()
-    writer = threading.Thread(target=_write, args=(here, content))
-    writer.start()
-    try:
-        yield f"/dev/fd/{there}"
-    finally:
-        os.close(there)
-        writer.join()
-
-
-def _write(here: int, content: bytes) -> None:
-    with os.fdopen(here, "wb") as stream:
-        stream.write(content)
-
-
 def test_a_pipe_keeps_its_text() -> None:
     """Whoever looks again sees the same."""
-    with pipe(b"async_chunk: true\n") as name:
+    with pipes("async_chunk: true\n") as [name]:
         opened = open_file(name)
     assert opened == OpenedFile(name=name, content=b"async_chunk: true\n")
     assert str(opened) == name
@@ -48,7 +27,7 @@ def test_a_pipe_keeps_its_text() -> None:
 
 def test_a_pipe_that_is_validated_twice_is_read_once() -> None:
     """Both places show the same file."""
-    with pipe(b"async_chunk: true\n") as name:
+    with pipes("async_chunk: true\n") as [name]:
         checked = check_files([name, name])
     assert [file.kind for file in checked.files] == [FileKind.DEPLOY] * 2
     assert checked.diagnostics == ()
@@ -64,7 +43,7 @@ def test_a_saved_plan_is_read_to_its_end(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         assert len(open_file(tmp_path / name).content) == kept
     assert len(open_file(tmp_path / "other.json", is_plan=True).content) == 1 + len(rest)
-    with pipe(PLAN + rest) as piped:
+    with pipes((PLAN + rest).decode()) as [piped]:
         opened = open_file(piped)
     assert opened.begins_like_a_plan
     assert opened.content == PLAN + rest

@@ -148,8 +148,7 @@ def test_the_plan_says_of_each_member_where_it_came_from(show: Show) -> None:
     assert temperature.origin == "deploy.yaml:6:42"
     [old] = temperature.superseded
     assert (old.value, old.origin) == (0.5, "base.yaml:4:42")
-    edges = made.plan.values["edges"]
-    assert edges.value == ({"from": 0, "to": 1, "max_inflight": 3},)
-    [old] = edges.superseded
-    assert old.value == ({"from": 0, "to": 1, "max_inflight": 2},)
-    assert old.origin == "base.yaml:1:8"
+    limit = made.plan.values["edges.0-1.max_inflight"]
+    assert (limit.value, limit.layer, limit.origin) == (3, "overlay", "deploy.yaml:2:9")
+    [old] = limit.superseded
+    assert (old.value, old.origin) == (2, "base.yaml:1:8")

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,74 +13,14 @@ from stagemesh.connectors.mooncake_store import CONNECTOR, MooncakeStoreOptions
 from stagemesh.errors import ClosedError, ConnectorError
 from stagemesh.testing.connector_conformance import ConnectorConformance
 from stagemesh.testing.connector_edge import Edge, payload_of
+from tests.connectors.store import Master, free_port
 
-pytest.importorskip("mooncake.store", reason="the package `mooncake` is not installed")
+pytest.importorskip(
+    "mooncake.store", reason="the extra `mooncake` is not installed", exc_type=ImportError
+)
+pytestmark = pytest.mark.slow
 
-SEGMENT = 16 * 1024 * 1024
 ROOM = 2 * 1024 * 1024
-WAIT_S = 30.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with contextlib.closing(socket.socket()) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-class Master:
-    """A master of a store, on this host."""
-
-    def __init__(self) -> None:
-        """Start it and wait until it answers."""
-        self.port, self._admin = free_port(), free_port()
-        self._process = subprocess.Popen(
-            [
-                str(Path(sys.executable).with_name("mooncake_master")),
-                "--rpc_address=127.0.0.1",
-                f"--rpc_port={self.port}",
-                f"--metrics_port={self._admin}",
-                "--client_ttl=2",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self.wait(self._answers)
-
-    @property
-    def options(self) -> MooncakeStoreOptions:
-        """Options that lead here."""
-        return MooncakeStoreOptions(
-            metadata_server="P2PHANDSHAKE",
-            master=f"127.0.0.1:{self.port}",
-            segment=SEGMENT,
-            localbuf=8 * 1024 * 1024,
-        )
-
-    def keys(self) -> set[str]:
-        """Every key of the store."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._admin}/get_all_keys") as answer:
-            return set(answer.read().decode().split())
-
-    def stop(self) -> None:
-        """Kill it."""
-        self._process.kill()
-        self._process.wait()
-
-    @staticmethod
-    def wait(until: Callable[[], bool]) -> None:
-        """Look again and again, for as long as a busy machine may need."""
-        deadline = time.monotonic() + WAIT_S
-        while not until():
-            assert time.monotonic() < deadline, "it came in time"
-            time.sleep(0.02)
-
-    def _answers(self) -> bool:
-        try:
-            self.keys()
-        except OSError:
-            return False
-        return True
 
 
 @pytest.fixture(scope="module")

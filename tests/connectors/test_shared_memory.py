@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import mmap
 import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 
 from stagemesh.connectors import _shared_memory
 from stagemesh.connectors._shared_memory import SharedMemoryReceiver, SharedMemorySender
 from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
-from stagemesh.errors import ClosedError
+from stagemesh.errors import ClosedError, ConnectorError
+from stagemesh.runtime.edge import Connector
+from stagemesh.runtime.messages import Chunk
+from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import Ticket
 from stagemesh.spec.payload import Payload
-from stagemesh.testing.connector_conformance import ConnectorConformance, Edge, open_fds, payload_of
+from stagemesh.testing.connector_conformance import ConnectorConformance
+from stagemesh.testing.connector_edge import Edge, open_fds, payload_of
+from stagemesh.testing.connector_streams import ONE, TWO, Run
 
 OPTIONS = SharedMemoryOptions(arena_bytes=256 * 1024)
 
@@ -85,6 +96,16 @@ def test_the_memory_of_giants_is_not_kept_without_end() -> None:
     edge.close()
 
 
+def test_the_memory_of_the_last_giant_is_kept_whatever_its_size() -> None:
+    """A stream of payloads of one size never asks for fresh memory, however large they are."""
+    edge = Edge(CONNECTOR, OPTIONS)
+    edge.carry(payload_of(70 * 1024 * 1024)).release()
+    before = open_fds()
+    assert edge.carry(payload_of(70 * 1024 * 1024, 2)).buffers[0].data[-1] == 2
+    assert open_fds() == before
+    edge.close()
+
+
 def test_giants_wait_for_one_another_within_a_budget() -> None:
     """What would exceed it waits while others are lent, and what never fits is refused."""
     options = SharedMemoryOptions(arena_bytes=128 * 1024, giant_bytes=1024 * 1024)
@@ -113,7 +134,7 @@ def test_without_memory_the_payload_is_refused(
 
     with monkeypatch.context() as patched:
         patched.setattr(_shared_memory, "Arena", fails)
-        with pytest.raises(ValueError, match="no memory"):
+        with pytest.raises(ConnectorError, match="no memory"):
             edge.sender.put(payload_of(num_bytes))
     assert edge.carry(payload_of(num_bytes)) == payload_of(num_bytes)
     edge.close()
@@ -173,3 +194,96 @@ def test_a_closed_sender_says_so() -> None:
     sender.close()
     with pytest.raises(ClosedError):
         sender.put(payload_of(1))
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let this process open no further descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open("/", os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("num_bytes", [32 * 1024, 100 * 1024], ids=["arena", "giant"])
+def test_memory_that_cannot_be_mapped_now_is_mapped_later(num_bytes: int) -> None:
+    """The payload is refused, and the file is kept for those that come without it."""
+    gc.collect()
+    before = open_fds()
+    edge = Edge(CONNECTOR, OPTIONS)
+    first = edge.send(payload_of(num_bytes))
+    second = edge.send(payload_of(num_bytes, 2)) if num_bytes < 64 * 1024 else None
+    with no_more_files(), pytest.raises(ConnectorError, match="Too many open files"):
+        edge.receiver.get(first)
+    edge.sender.released(first.number)  # as the runtime does with what was refused
+    if second is not None:
+        assert edge.receiver.get(second) == payload_of(num_bytes, 2)
+    assert edge.carry(payload_of(num_bytes, 3)) == payload_of(num_bytes, 3)
+    edge.close()
+    gc.collect()
+    assert open_fds() == before
+
+
+def test_a_file_that_never_could_be_mapped_goes_with_the_edge() -> None:
+    """Closing the receiver closes what it has kept."""
+    gc.collect()
+    before = open_fds()
+    edge = Edge(CONNECTOR, OPTIONS)
+    ticket = edge.send(payload_of(32 * 1024))
+    with no_more_files(), pytest.raises(ConnectorError):
+        edge.receiver.get(ticket)
+    edge.close()
+    assert open_fds() == before
+
+
+def test_a_request_whose_memory_cannot_be_mapped_fails_alone() -> None:
+    """Its ticket is given back over the stream, and requests after it are served."""
+
+    async def check() -> None:
+        run = Run(Connector(spec=CONNECTOR, options=OPTIONS))
+        broken = OSError(errno.ENOMEM, "Cannot allocate memory")
+        with mock.patch.object(_shared_memory, "map_sealed", side_effect=broken):
+            run.out.send(ONE, payload_of(32 * 1024), last=True)
+            await run.until(lambda: run.num_acks == 1)
+        run.out.send(TWO, payload_of(32 * 1024, 2), last=True)
+        await run.until(lambda: run.num_acks == 2)
+        assert "no memory for an arena" in run.refused[0]
+        assert [(got.key, got.payload) for got in run.got] == [(TWO, payload_of(32 * 1024, 2))]
+        run.close()
+
+    asyncio.run(check())
+
+
+def test_descriptors_that_find_no_room_end_the_stream_and_say_why() -> None:
+    """A process that may open no more files cannot be handed memory: it says so."""
+
+    async def check() -> None:
+        heard: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        one, other = socket.socketpair()
+        source = Stream(one, lambda _message, _attached: None, lambda _reason: None)
+        target = Stream(other, lambda _message, _attached: None, heard.set_result)
+        fd = os.memfd_create("passed")
+        with no_more_files():
+            source.send(Chunk(key=ONE, seq=0, number=0, body=b"", last=True), (fd,))
+            taken = os.open("/", os.O_RDONLY)  # the place of the one that was sent
+            reason = await asyncio.wait_for(heard, 20)
+        os.close(taken)
+        source.close()
+        target.close()
+        assert reason is not None
+        assert "no descriptors left" in reason
+
+    asyncio.run(check())
+
+
+def test_small_payloads_count_as_well() -> None:
+    """Tickets that nobody gives back do not pile up: they may hold as much as the arena."""
+    edge = Edge(CONNECTOR, OPTIONS)
+    borrowed = edge.fill(payload_of(16 * 1024))
+    assert len(borrowed) == 15
+    assert edge.carry(payload_of(32 * 1024)) == payload_of(32 * 1024), "the arena has room"
+    edge.close()

@@ -62,7 +62,7 @@ def _run_step(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=110,
+        timeout=240,
     )
     where = f"{session.place}: `{step.command}` ended with {done.returncode}:\n{done.stdout}"
     assert (done.returncode != 0) == (shall_fail and "fails" in session.flags), where

@@ -86,7 +86,7 @@ def test_the_news_of_the_next_release_can_be_built() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     fragments = [path.name for path in (ROOT / "changelog.d").glob("*.md")]

@@ -1,4 +1,4 @@
-"""The real three-stage pipeline answers questions, aloud."""
+"""The real three-stage pipeline answers questions, aloud, and says what it cannot answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from stagemesh import Omni
+from stagemesh.errors import DiagnosticError, InvalidRequestError
 from stagemesh.models._tensors import from_buffer
 from stagemesh.models.voice_chat import code2wav, talker
 from stagemesh.models.voice_chat.options import TalkerParams
@@ -130,3 +131,31 @@ def test_the_thinker_says_what_transformers_says(chunked: Omni, voice_chat: Path
     expected = tokenizer.decode(answer[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
     [result] = chunked.generate(QUESTIONS[0], sampling_params=SHORT)
     assert result.text == expected
+
+
+def test_a_question_longer_than_the_context_is_refused(chunked: Omni) -> None:
+    """The message gives the number of tokens and what is allowed; others are served on."""
+    with pytest.raises(InvalidRequestError, match=r"`3031` tokens, allowed are `2047`") as caught:
+        chunked.generate("word " * 3000)
+    assert caught.value.stage == "thinker"
+    [result] = chunked.generate("Hi.", sampling_params={"thinker": {"max_tokens": 4}})
+    assert result.text
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_name(chunked: Omni) -> None:
+    """Nothing that is given to a request is lost silently."""
+    with pytest.raises(DiagnosticError) as caught:
+        chunked.generate("Hi.", sampling_params={"thinker": {"temprature": 0.5}})
+    [found] = caught.value.diagnostics
+    assert found.help is not None
+    assert "`temperature`" in found.help
+
+
+def test_an_answer_without_anything_to_speak_gives_no_audio(chunked: Omni) -> None:
+    """An answer that ends before its first word ends well in every stage, without audio."""
+    [result] = chunked.generate(
+        "What is the capital of France?", sampling_params={"thinker": {"stop": ["The"]}}
+    )
+    assert result.text == ""
+    assert result.audio is None
+    assert [stage.stage for stage in result.report] == ["thinker", "talker", "code2wav"]

@@ -60,32 +60,37 @@ def seconds(file: Path) -> float:
         return audio.getnframes() / audio.getframerate()
 
 
-@pytest.mark.parametrize("strategy", ["code2wav_replicas", "thinker_replicas"])
-def test_a_saved_plan_under_a_strategy_answers_aloud(
-    voice_chat: Path, tmp_path: Path, strategy: str
-) -> None:
-    """Plan, save, run: text on standard output, a table on standard error, speech in the file."""
-    plan, answer = tmp_path / "plan.json", tmp_path / "answer.wav"
+def saved_plan(model: Path, folder: Path, strategy: str) -> str:
+    """Plan the model under a strategy of the examples, and save the plan."""
+    plan = str(folder / "plan.json")
     file = f"examples/strategies/voice_chat/{strategy}.yaml"
-    code, out, err = stagemesh("plan", str(voice_chat), "--strategy-config", file, "-o", str(plan))
+    code, out, err = stagemesh("plan", str(model), "--strategy-config", file, "-o", plan)
     assert code == 0, err
     assert "1 x 2" in out
-    code, out, err = stagemesh("run", str(plan), QUESTION, "--output", str(answer))
+    return plan
+
+
+def test_a_saved_plan_under_a_strategy_answers_aloud(voice_chat: Path, tmp_path: Path) -> None:
+    """Plan, save, run: text on standard output, a table on standard error, speech in the file."""
+    plan, answer = saved_plan(voice_chat, tmp_path, "code2wav_replicas"), tmp_path / "answer.wav"
+    code, out, err = stagemesh("run", plan, QUESTION, "--output", str(answer))
     assert code == 0, err
     assert "Paris" in out
     assert "real-time factor" in err
     assert seconds(answer) >= 1.0
 
 
-def test_json_holds_answer_and_report(voice_chat: Path) -> None:
-    """With `--json` standard output is one object for programs."""
-    code, out, err = stagemesh("run", str(voice_chat), QUESTION, "--json")
+def test_json_holds_answer_and_report(voice_chat: Path, tmp_path: Path) -> None:
+    """With `--json`, here under another strategy, standard output is one object for programs."""
+    plan, answer = saved_plan(voice_chat, tmp_path, "thinker_replicas"), tmp_path / "answer.wav"
+    code, out, err = stagemesh("run", plan, QUESTION, "--output", str(answer), "--json")
     assert code == 0, err
-    answer = json.loads(out)
-    assert "Paris" in answer["text"]
-    assert answer["audio"]["seconds"] >= 1.0
-    assert [stage["stage"] for stage in answer["stages"]] == ["thinker", "talker", "code2wav"]
-    assert answer["stages"][0]["units"]["tokens"] > 0
+    told = json.loads(out)
+    assert "Paris" in told["text"]
+    assert told["audio"]["seconds"] >= 1.0
+    assert [stage["stage"] for stage in told["stages"]] == ["thinker", "talker", "code2wav"]
+    assert told["stages"][0]["units"]["tokens"] > 0
+    assert seconds(answer) >= 1.0
 
 
 def test_ctrl_c_stops_everything(voice_chat: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import tiny
-
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Give the folder of a tiny checkpoint by kind; each is written once."""
+    from tests.engines import tiny  # noqa: PLC0415  torch, which fast tests do without
+
     made: dict[str, Path] = {}
 
     def folder(kind: str) -> Path:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from stagemesh.engines.ar.tokens import Detokenizer, StopText, Tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def tokenizer(tiny_model: Callable[[str], Path]) -> Tokenizer:

@@ -10,6 +10,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
+from tests.examples import fewer
 from tests.plan.making import Said, axis, catalog, codes, pipeline, planned, request, solo, stage
 
 RANKS = ("dp", "pp", "tp", "cp")
@@ -39,6 +40,7 @@ def asking(sizes: dict[str, int]) -> PlanRequest:
     return request(two_stages(), said, facts=facts)
 
 
+@fewer(2)
 @given(layouts())
 def test_ranks_and_devices_are_as_many_as_the_axes_say(sizes: dict[str, int]) -> None:
     """The world is the product of its axes, replicas come on top, and no two ranks share a slot."""
@@ -52,6 +54,7 @@ def test_ranks_and_devices_are_as_many_as_the_axes_say(sizes: dict[str, int]) ->
     assert len(set(devices)) == len(devices) == world * len(thinker.replicas)
 
 
+@fewer(2)
 @given(layouts(), st.data())
 def test_the_order_of_entries_does_not_change_the_plan(
     sizes: dict[str, int], data: st.DataObject
@@ -61,6 +64,7 @@ def test_the_order_of_entries_does_not_change_the_plan(
     assert to_json(planned(asking(shuffled))) == to_json(planned(asking(sizes)))
 
 
+@fewer(2)
 @given(layouts())
 def test_file_to_plan_to_file_is_the_identity(sizes: dict[str, int]) -> None:
     """A saved plan is exactly the plan, and saving it again gives the same bytes."""

@@ -42,10 +42,18 @@ class Wave:
     """Something else."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Last:
+    """Options of the edges that leave the last stage: there are none."""
+
+    unheard: int = 0
+    """Nothing."""
+
+
 MODEL = pipeline(
     stage(0, "a", edge_options=Codec),
     stage(1, "b", edge_options=Wave),
-    stage(2, "c", final_output=True, final_output_type="text"),
+    stage(2, "c", final_output=True, final_output_type="text", edge_options=Last),
 )
 CATALOG = catalog(MODEL)
 
@@ -89,10 +97,14 @@ def test_a_connector_of_two_edges_gives_each_what_it_has(tmp_path: Path) -> None
 
 
 def test_an_option_of_edges_that_the_connector_does_not_carry_is_refused(tmp_path: Path) -> None:
-    """It would be lost."""
+    """It would be lost; the help says whose edges have it, or what these have."""
     found = made(tmp_path, {"loud": True}, {0: 1})
     assert told(found) == ["MD026: connector `shm` carries no edge that has a `loud`"]
-    assert found.diagnostics[0].help == "allowed here: `frames`, `ramp`"
+    assert found.diagnostics[0].help == (
+        "edges out of `b` have it: write it in the connector that carries those"
+    )
+    [nobodys] = made(tmp_path, {"unheard": 1}, {0: 1}).diagnostics
+    assert nobodys.help == "leave it out: no edge of this pipeline has it"
     assert "loud" in str(found.diagnostics[0].origin and found.diagnostics[0].origin.path)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stagemesh.config.tree import path_text
 from stagemesh.plan.save import from_json
+from tests.examples import fewer
 from tests.plan.saving import Json, opened, planned_in, refusal, tree_of
 
 Steps: TypeAlias = tuple[str | int, ...]
@@ -83,7 +84,9 @@ def test_the_plan_itself_is_opened(tree: Json, folder: Path) -> None:
     assert opened(tree, folder).plan == from_json(json.dumps(tree))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    fewer(2), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_any_value_may_be_edited(data: st.DataObject, tree: Json, folder: Path) -> None:
     """It is refused with diagnostics, unless it is a value that may differ."""

@@ -82,6 +82,13 @@ def words(what: str, made: Made) -> list[tuple[str, str, object, str]]:
         ("talker.stage_replica.l1_owner", "talker", "axes.stage_replica.owner"),
         ("talker.additional_config.pitch", "talker", "additional_config.pitch"),
         ("async_chunk", None, "async_chunk"),
+        ("stages", None, "stages"),
+        ("stages.thinker.tp", "thinker", "axes.tp.size"),
+        ("thinker.axes", "thinker", "axes"),
+        ("edges.0-1.arena_bytes", None, "edges.0-1.arena_bytes"),
+        ("edges.thinker-talker", None, "edges.0-1"),
+        ("edges.thinker-nobody", None, "edges.thinker-nobody"),
+        ("api_server_count", None, "launch.api_server_count"),
         ("nobody.tp", None, "nobody.tp"),
     ],
 )
@@ -149,6 +156,11 @@ def test_devices_that_were_chosen_are_told(made: Made) -> None:
         ("thinker.engine", "the choice of the engine"),
         ("thinker.seed", "nothing yet: engine `toy` does not act on it"),
         ("async_chunk", "every stage"),
+        ("edges.0-1.arena_bytes", "connector `shared_memory` on this edge"),
+        ("edges.0-1.max_inflight", "both stages of the edge"),
+        ("connectors.shm.name", "the edges that name the connector"),
+        ("api_server_count", "this start"),
+        ("session_mode", "the sessions of the pipeline"),
     ],
 )
 def test_it_is_told_who_acts_on_a_value(what: str, goes_to: str, made: Made) -> None:
@@ -191,6 +203,17 @@ def test_a_size_that_cannot_be_checked_is_not_told_to_fit(tmp_path: Path) -> Non
         "thinker.pipeline",
         "thinker.ring_degree",
         "thinker.default_sampling_params.nonsense",
+        "thinker.env.FOO",
+        "connectors.x",
+        "edges",
+        "edges.0-1",
+        "edges.0-1.nonsense",
+        "edges.1-2.max_inflight",
+        "launch",
+        "platforms",
+        "base_config",
+        "stages",
+        "duplex_session.max_sessions",
     ],
 )
 def test_what_is_no_value_has_no_story(what: str, made: Made) -> None:
@@ -204,11 +227,14 @@ def test_members_are_the_values_below_a_path(made: Made) -> None:
     assert record is not None
     below = members_of(Subject(stage="thinker", path="default_sampling_params"), record)
     assert list(below) == [
-        "default_sampling_params.stop_token_ids",
-        "default_sampling_params.temperature",
+        "thinker.default_sampling_params.stop_token_ids",
+        "thinker.default_sampling_params.temperature",
     ]
     everything = members_of(Subject(stage="talker", path=""), record)
-    assert {"axes.stage_replica.size", "devices", "max_num_seqs"} <= set(everything)
+    assert {"talker.stage_replica", "talker.devices", "talker.max_num_seqs"} <= set(everything)
+    assert set(everything) | set(members_of(Subject(stage="thinker", path=""), record)) == set(
+        members_of(Subject(stage=None, path="stages"), record)
+    )
     assert members_of(Subject(stage="talker", path="devices"), record) == {}
 
 

@@ -14,6 +14,7 @@ from stagemesh.plan.values import AxisPlan, StagePlan
 from stagemesh.plan.world import mesh_of, mesh_order, world_size
 from stagemesh.spec.axis import Axis, WorldRole
 from stagemesh.spec.pipeline import ExecutionType
+from tests.examples import fewer
 from tests.plan.layouts import (
     AXIS,
     Layout,
@@ -35,6 +36,7 @@ def axes_of(stage: StagePlan, role: WorldRole) -> list[AxisPlan]:
     return [axis for axis in stage.axes if axis.role == role.value]
 
 
+@fewer(2)
 @given(layouts())
 def test_the_world_is_the_product_of_the_axes_that_bring_ranks(layout: Layout) -> None:
     """Or what one axis supplies where there are none; and every rank has its own coordinates."""
@@ -50,6 +52,7 @@ def test_the_world_is_the_product_of_the_axes_that_bring_ranks(layout: Layout) -
     assert len(set(points)) == len(points) == stage.world_size
 
 
+@fewer(2)
 @given(layouts())
 def test_groups_of_world_axes_partition_the_ranks_and_meet_in_one_at_most(layout: Layout) -> None:
     """Each rank is in one group of an axis; groups of two axes share one rank or none."""
@@ -63,6 +66,7 @@ def test_groups_of_world_axes_partition_the_ranks_and_meet_in_one_at_most(layout
             assert len(set(first) & set(second)) <= 1
 
 
+@fewer(2)
 @given(layouts())
 def test_an_overlay_is_a_union_of_groups_or_the_first_ranks(layout: Layout) -> None:
     """As its declaration says."""
@@ -79,6 +83,7 @@ def test_an_overlay_is_a_union_of_groups_or_the_first_ranks(layout: Layout) -> N
                 assert any(set(part) <= set(group) for group in axis.groups)
 
 
+@fewer(2)
 @given(layouts(), st.data())
 def test_the_order_of_entries_changes_nothing(layout: Layout, data: st.DataObject) -> None:
     """But for the places of the values."""
@@ -88,6 +93,7 @@ def test_the_order_of_entries_changes_nothing(layout: Layout, data: st.DataObjec
     assert without_places(one) == without_places(other)
 
 
+@fewer(2)
 @given(layouts(in_fields=True), st.data())
 def test_fields_and_entries_that_say_the_same_give_one_plan(
     layout: Layout, data: st.DataObject

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ PROSE: Final = frozenset(_NOT_RUN.split())
 RUN: Final = [code for code in codes() if code not in PROSE]
 
 
+@cache
 def used() -> set[str]:
     """Every code that the source gives out."""
     return codes_of(read_tree(PACKAGE))

@@ -82,7 +82,7 @@ def test_values_are_shown_as_yaml_would_write_them() -> None:
         shown == "values  x = {a: 1,null, b: true}  deploy: f.yaml:1; replaces false of default\n\n"
     )
     plain: list[object] = ["text", {}, ()]
-    assert list(map(value_text, plain)) == ["text", "{}", ""]
+    assert list(map(value_text, plain)) == ["text", "{}", "[]"]
 
 
 def test_the_summary_is_the_headline_and_the_stages() -> None:

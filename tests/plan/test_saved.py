@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stagemesh.config import opened as opened_module
 from stagemesh.config.host import Host
+from stagemesh.plan import saved as saved_module
 from stagemesh.plan.make import Made
 from stagemesh.plan.save import to_json
 from stagemesh.plan.saved import open_saved
@@ -101,3 +103,14 @@ def test_an_unknown_variable_of_ours_is_refused(
     """As it is when planning."""
     monkeypatch.setenv("STAGEMESH_CASHE", "/x")
     assert codes(reopened(plan, tmp_path)) == ["CF051"]
+
+
+def test_a_plan_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any of it is parsed."""
+    for module in (opened_module, saved_module):
+        monkeypatch.setattr(module, "MAX_PLAN_BYTES", 9)
+    (tmp_path / "plan.json").write_text('{"version": 1}', encoding="utf-8")
+    made = open_saved(tmp_path / "plan.json", None)
+    [found] = made.diagnostics
+    assert found.code == "PL048"
+    assert found.message.endswith("cannot be read: it is larger than `9` bytes")

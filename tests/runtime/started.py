@@ -18,7 +18,7 @@ from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.replica import ReplicaId
 
 Result = TypeVar("Result")
-WAIT_S = 60
+WAIT_S = 120
 """Longest time that anything may take; nothing comes near it unless it hangs."""
 
 POLL_S = 0.02
@@ -105,6 +105,15 @@ class Started:
         """Requests bound to each replica."""
         assert self.omni._frontend is not None
         return dict(self.omni._frontend.in_flight)
+
+    def settle(self) -> None:
+        """Ask until the stages have said their last word about every request that was left."""
+
+        async def ask() -> None:
+            while any(map(any, self.in_flight().values())):
+                await self.omni.run("hi")
+
+        self.call(ask())
 
 
 class Watch:

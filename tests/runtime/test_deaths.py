@@ -74,7 +74,7 @@ def test_without_a_replica_left_requests_fail_at_once() -> None:
     for pid in pids:
         wait_for_exit(pid)
     assert open_fds() == before
-    assert set(Path("/dev/shm").iterdir()) == shared  # noqa: S108  it is looked at
+    assert set(Path("/dev/shm").iterdir()) <= shared  # noqa: S108  it is looked at
 
 
 def test_a_process_that_exits_by_itself_is_told_with_its_code() -> None:

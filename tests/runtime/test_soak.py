@@ -14,9 +14,9 @@ import pytest
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 
-SOAK_S = 300
+SOAK_S = 120
 CLIENTS = 12
-WARM_UP_S = 20
+WARM_UP_S = 15
 MOST_SPARE_FILES = 256
 MOST_GROWN_BYTES = 96 * 1024 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

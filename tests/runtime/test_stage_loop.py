@@ -260,7 +260,7 @@ def test_an_idle_loop_sleeps_until_it_is_told_to_quit() -> None:
     thread.start()
     stage.submit(KEY)
     stage.inbox.put(Quit())
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
 
 

@@ -90,6 +90,11 @@ class Desk:
         """The engine is done."""
         self.requests.take([Over(terminal=terminal)])
 
+    def cancel_and_close(self, key: Key = KEY) -> None:
+        """A request is cancelled, and the engine has let go of it."""
+        self.requests.cancel(key)
+        self.over(Cancelled(key=key))
+
     def commands(self) -> list[Command]:
         """What the engine was asked since the last call."""
         return list(self.inbox.take(wait=False))
@@ -359,3 +364,52 @@ def test_a_ticket_that_is_no_good_is_still_acknowledged(desk: Desk) -> None:
     assert desk.answers.sent == [(Ack(number=77), NOTHING)]
     desk.over(Cancelled(key=KEY))
     assert isinstance(desk.told[0], Failed)
+
+
+def test_a_second_last_on_one_edge_does_not_stand_for_another(desk_of_two: Desk) -> None:
+    """Each edge says its last once; a request whose producer says it twice fails."""
+    desk_of_two.submit()
+    desk_of_two.feed(payload_of(10), last=True)
+    desk_of_two.feed(payload_of(10), last=True)
+    desk_of_two.over(Cancelled(key=KEY))
+    (failed,) = desk_of_two.told
+    assert isinstance(failed, Failed)
+    assert "came after the last" in failed.message
+
+
+def test_the_last_chunk_goes_although_the_engine_has_forgotten_its_request(desk: Desk) -> None:
+    """It waits for room while the engine is done: the request ends when it has gone."""
+    desk.submit()
+    for _ in range(ROOM):
+        desk.say()
+    desk.say(last=True)
+    desk.over(finished())
+    assert desk.told == []
+    for chunk in desk.downstream.chunks()[:ROOM]:
+        desk.out.acknowledged(chunk.number)
+    assert [chunk.last for chunk in desk.downstream.chunks()] == [False] * ROOM + [True]
+    assert desk.told == [finished()]
+
+
+def test_a_request_of_a_later_epoch_begins_anew(desk: Desk) -> None:
+    """Sequence numbers belong to a request and its epoch, on either side."""
+    desk.submit()
+    desk.feed(payload_of(10), last=True)
+    desk.cancel_and_close()
+    again = Key(rid=KEY.rid, epoch=KEY.epoch + 1)
+    desk.submit(again)
+    desk.commands()
+    desk.feed(payload_of(20), again, last=True)
+    (given,) = desk.commands()
+    assert isinstance(given, Append)
+    assert (given.key, given.payload) == (again, payload_of(20))
+
+
+def test_a_chunk_of_an_earlier_epoch_is_given_back(desk: Desk) -> None:
+    """A request that came again is not given what was meant for the one before."""
+    again = Key(rid=KEY.rid, epoch=KEY.epoch + 1)
+    desk.submit(again)
+    desk.commands()
+    desk.feed(payload_of(10))
+    assert desk.commands() == []
+    assert [type(message) for message, _ in desk.answers.sent] == [Ack]

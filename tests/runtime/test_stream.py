@@ -33,6 +33,7 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.payload import ALIGNMENT
 from stagemesh.testing.connector_conformance import open_fds
+from tests.runtime.started import WAIT_S
 
 KEY = Key(rid="r", epoch=0)
 CHUNK = Chunk(key=KEY, seq=0, number=0, body=b"", last=False)
@@ -64,11 +65,11 @@ class End:
         """Wait for that many messages."""
         while len(self.heard) < count:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 20)
+            await asyncio.wait_for(self.news.wait(), WAIT_S)
 
     async def ended(self) -> None:
         """Wait for the end of the stream."""
-        await asyncio.wait_for(self.eof.wait(), 20)
+        await asyncio.wait_for(self.eof.wait(), WAIT_S)
 
     def _message(self, message: Message, attached: Attached) -> None:
         self.heard.append(message)

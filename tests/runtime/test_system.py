@@ -21,6 +21,8 @@ from stagemesh.runtime.outputs import StageState
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import Started, Watch, collect
 
+pytestmark = pytest.mark.slow
+
 IDLE = {0: (0,), 1: (0,), 2: (0,)}
 STALL = {"fail_at": "stall"}
 

@@ -11,12 +11,13 @@ from stagemesh.cli._making import made_from
 from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.plain import plain_fields
+from stagemesh.config.tree import quoted
+from stagemesh.plan.explain_absent import instead_of
 from stagemesh.plan.explain_value import explain_value, members_of, story_text
 from stagemesh.plan.render import value_line
-from stagemesh.plan.subject import Subject, record_of, subject_of
+from stagemesh.plan.subject import record_of, subject_of
 from stagemesh.plan.table import table
 from stagemesh.plan.values import ValuePlan
-from stagemesh.spec.diagnostic import did_you_mean
 
 
 def value(namespace: argparse.Namespace) -> int:
@@ -32,13 +33,11 @@ def value(namespace: argparse.Namespace) -> int:
     members = members_of(subject, record)
     story = explain_value(subject, record, made, catalog) if subject.path else None
     if story is None and not members:
-        known = {path for path in record.paths if path}
-        known |= {f"{name}.{axis}" for name in record.names for axis in catalog.axes}
-        help_text = did_you_mean(namespace.what, known)
-        raise unknown(f"`{namespace.what}` is no value of this plan", help_text)
+        help_text = instead_of(namespace.what, record, catalog)
+        raise unknown(f"{quoted(namespace.what, 60)} is no value of this plan", help_text)
     show_diagnostics(made.diagnostics, made.documents)
     if story is None or members:
-        _show_members(subject, members, record.held(subject.stage), as_json=namespace.json)
+        _show_members(members, record.held_as_shown, as_json=namespace.json)
     elif namespace.json:
         show_json({"value": plain_fields(story)})
     else:
@@ -48,19 +47,14 @@ def value(namespace: argparse.Namespace) -> int:
 
 
 def _show_members(
-    subject: Subject,
-    members: Mapping[str, ValuePlan],
-    held: Mapping[str, object],
-    *,
-    as_json: bool,
+    members: Mapping[str, ValuePlan], held: Mapping[str, object], *, as_json: bool
 ) -> None:
-    """Show every value of a stage, or of a mapping, on a line of its own."""
-    shown = {path: Subject(stage=subject.stage, path=path).shown for path in members}
+    """Show every value of a stage, of a mapping or of all stages on a line of its own."""
     if as_json:
-        values = [{"path": shown[path], **plain_fields(value)} for path, value in members.items()]
+        values = [{"path": path, **plain_fields(value)} for path, value in members.items()]
         show_json({"values": values})
         return
-    rows = [value_line(shown[path], value, held.get(path)) for path, value in members.items()]
+    rows = [value_line(path, value, held.get(path)) for path, value in members.items()]
     sys.stdout.write("\n".join([*table(rows, columns(sys.stdout)), ""]))
-    first = next(iter(shown.values()))
+    first = next(iter(members))
     show_text(f"\nnext: `stagemesh explain {first}` with the same arguments tells more")

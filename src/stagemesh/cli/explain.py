@@ -13,8 +13,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="a code such as `AX022`, `axis` for all of them or with the name of one, a field such as"
-        " `max_num_seqs`, or with MODEL a value such as `thinker.tp`",
+        help="a code such as `AX022`, `axis` for all of them or with the name of one, a field such"
+        " as `max_num_seqs`, or with MODEL a value such as `thinker.tp` or all of `edges`",
     )
     parser.add_argument(
         "model",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ from stagemesh.config.lookup import is_file, is_folder, is_name, near_path, path
 from stagemesh.config.opened import OpenedFile
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
-from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean, nearest
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
@@ -56,7 +55,7 @@ class DeployFiles:
 
         `argument` is how messages call a Python mapping.
         """
-        if isinstance(given, Mapping):
+        if not isinstance(given, str | Path | OpenedFile):
             source = Source(name=argument, layer=Layer.DEPLOY)
             document = read_mapping(given, source, self._run.findings)
             return () if document is None else self._with_bases(document, None)
@@ -181,11 +180,13 @@ class DeployFiles:
 
     def _help(self, name: str, folder: Path) -> str:
         """Say which file in a folder was meant by a name, and which of those that ship."""
-        names = {path.stem for path in self._all_shipped()}
-        shipped = did_you_mean(name.removesuffix(_SUFFIX), names)
+        stem, names = name.removesuffix(_SUFFIX), {path.stem for path in self._all_shipped()}
+        shipped = f"of the files that ship with models: {did_you_mean(stem, names)}"
         near = near_path(str(folder / name))
-        beside = "" if near is None else f"did you mean the file {quoted(near, 80)}? "
-        return f"{beside}of the files that ship with models: {shipped}"
+        if near is None:
+            return shipped
+        beside = f"did you mean the file {quoted(near, 80)}?"
+        return beside if nearest(stem, names) is None else f"{beside} {shipped}"
 
     def _tell_several(self, name: str, files: list[_File], origin: Origin) -> None:
         message = f"several models ship a deploy file {quoted(name, 60)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -10,9 +11,17 @@ import textwrap
 from collections.abc import Mapping
 
 
-@functools.cache
 def field_docs(kind: type) -> Mapping[str, str]:
-    """Return the docstring line of each field; a field without one is missing here."""
+    """Return the docstring line of each field, inherited ones too; one without is missing here."""
+    docs: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if each is kind or dataclasses.is_dataclass(each):
+            docs |= _own_docs(each)
+    return docs
+
+
+@functools.cache
+def _own_docs(kind: type) -> Mapping[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     docs: dict[str, str] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog, Model
@@ -17,6 +18,7 @@ from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.config.launch_rules import launch_findings
 from stagemesh.config.layering import meet_strategy
 from stagemesh.config.lookup import read_file
+from stagemesh.config.opened import OpenedFile
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Run
 from stagemesh.config.scope import Scope
@@ -103,11 +105,11 @@ class _Loading:
     ) -> Document | None:
         if isinstance(given, Unset):
             return None
-        if isinstance(given, Mapping):
-            source = Source(name=argument, layer=layer, expected=expected)
-            return self._keep(read_mapping(given, source, self._run.findings))
-        source = Source(name=str(given), layer=layer, expected=expected)
-        return self._keep(read_file(given, source, self._run.findings))
+        if isinstance(given, str | Path | OpenedFile):
+            source = Source(name=str(given), layer=layer, expected=expected)
+            return self._keep(read_file(given, source, self._run.findings))
+        source = Source(name=argument, layer=layer, expected=expected)
+        return self._keep(read_mapping(given, source, self._run.findings))
 
     def _open_deploy(self) -> tuple[Document, ...]:
         given = self._inputs.deploy_config

@@ -83,6 +83,8 @@ class ConnectorSettings:
     """An instance of the connector's `options` type."""
     edge_options: Mapping[str, Sourced[object]] = field(default_factory=dict)
     """Options of the model for the edges that it carries, by name."""
+    given: Mapping[str | int, Sourced[object]] = field(default_factory=dict, compare=False)
+    """Everything that its entry says, by key, for the record of where values came from."""
     origin: Origin = field(compare=False)
     """Where it was declared."""
 

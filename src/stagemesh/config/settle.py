@@ -157,5 +157,6 @@ def _connector(
         connector=spec.name,
         options=extra.options,
         edge_options=extra.edge_options,
+        given=sourced(branch).parts,
         origin=branch.origin,
     )

@@ -337,4 +337,6 @@ class _ValueBuilder(_Builder):
 
 
 def _position(node: yaml.Node | yaml.Event) -> Position:
-    return node.start_mark.line + 1, node.start_mark.column + 1
+    mark = node.start_mark
+    assert mark is not None
+    return mark.line + 1, mark.column + 1

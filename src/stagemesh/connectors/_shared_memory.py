@@ -23,7 +23,7 @@ from stagemesh.spec.payload import Payload
 
 _GIANT_SHARE: Final = 4
 _SPARE_BYTES: Final = 64 * 1024 * 1024
-"""Most memory of one edge that is kept for giants to come."""
+"""Most memory of one edge that is kept for giants to come, beside the one that was used last."""
 _COMMON: Final = 0
 """Number of the arena that payloads share."""
 
@@ -143,7 +143,7 @@ class SharedMemorySender:
         if arena == _COMMON:
             return
         self._spare.append(arena)
-        self._trim(_SPARE_BYTES)
+        self._trim(max(_SPARE_BYTES, self._arenas[arena].num_bytes))
 
     def _spare_bytes(self) -> int:
         return sum(self._arenas[number].num_bytes for number in self._spare)

@@ -43,6 +43,7 @@ CONNECTOR = ConnectorSpec(
     summary="a distributed store between processes of several hosts",
     reach=Reach.NETWORK,
     options=MooncakeStoreOptions,
+    shared_options=frozenset({"host", "metadata_server", "master", "segment", "localbuf", "proto"}),
     local_options=("host",),
     sender="stagemesh.connectors._mooncake_store:MooncakeStoreSender",
     receiver="stagemesh.connectors._mooncake_store:MooncakeStoreReceiver",

@@ -30,6 +30,7 @@ CONNECTOR = ConnectorSpec(
     reach=Reach.HOST,
     is_default=True,
     options=SharedMemoryOptions,
+    shared_options=frozenset(),
     sender="stagemesh.connectors._shared_memory:SharedMemorySender",
     receiver="stagemesh.connectors._shared_memory:SharedMemoryReceiver",
 )

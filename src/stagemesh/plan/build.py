@@ -19,7 +19,6 @@ from stagemesh.plan.launch import launch_options, launch_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
-from stagemesh.plan.provenance import cleared_of, values_of
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
@@ -29,6 +28,7 @@ from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
 from stagemesh.plan.stage import StageDraft, plan_stage
 from stagemesh.plan.values import CheckpointPlan, Plan
+from stagemesh.plan.wide_values import given_values
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.facts import StageFacts
@@ -128,11 +128,7 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
         not_runnable=(*reasons(context, ruled), *launch_reasons(launch)),
         skipped_checks=report.skipped,
         launch=launch,
-        values={
-            **cleared_of(context.settings.cleared),
-            **values_of(context.settings.fields),
-            **values_of({f"launch.{name}": said for name, said in context.settings.launch.items()}),
-        },
+        values=given_values(context.pipeline, context.settings, context.edges),
         session=ruled.session or SessionPlan(),
         weight_transfer=ruled.weight_transfer,
         active_stream_window=ruled.active_stream_window,

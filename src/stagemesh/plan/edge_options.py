@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 
 from stagemesh.config.check import hints
 from stagemesh.config.plain import plain_fields
@@ -10,7 +11,7 @@ from stagemesh.config.settings import ConnectorSettings
 from stagemesh.plan.refusal import make_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
-from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -37,7 +38,7 @@ def edge_options(
 
 def report_idle_options(
     connectors: Mapping[str, ConnectorSettings],
-    carried: Mapping[str | None, Iterable[StagePipelineConfig]],
+    carried: Mapping[str | None, Collection[StagePipelineConfig]],
     report: Report,
 ) -> None:
     """Report options of the model that none of the edges has which their connector carries.
@@ -54,12 +55,15 @@ def report_idle_options(
                         code="MD026",
                         message=f"connector `{name}` carries no edge that has a `{option}`",
                         origin=value.origin,
-                        help=_help(option, known),
+                        help=_help(option, chain.from_iterable(carried.values())),
                     )
                 )
 
 
-def _help(option: str, known: Collection[str]) -> str:
-    if not known:
-        return f"no edge of the connector has options of its own here; leave `{option}` out"
-    return did_you_mean(option, known)
+def _help(option: str, producers: Iterable[StagePipelineConfig]) -> str:
+    """Say whose edges have an option that those of a connector do not have."""
+    owners = [each.model_stage for each in producers if option in hints(each.edge_options)]
+    if not owners:
+        return "leave it out: no edge of this pipeline has it"
+    listed = ", ".join(f"`{name}`" for name in dict.fromkeys(owners))
+    return f"edges out of {listed} have it: write it in the connector that carries those"

@@ -42,9 +42,13 @@ _SIDES: Final = (
 
 
 @frozen
-class _Named:
+class Named:
+    """A connector that was named for an edge."""
+
     name: str
+    """Its name in the deploy file."""
     origin: Origin
+    """Where it was named."""
 
 
 def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: Report) -> bool:
@@ -52,7 +56,7 @@ def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: 
 
     They go to the next stage; those of a pipeline of one stage go to the user.
     """
-    sources = {source for source, _ in _edges_of(pipeline)}
+    sources = {source for source, _ in edges_of(pipeline)}
     able = any(
         stage.produces_chunks
         for stage in pipeline.stages
@@ -73,8 +77,8 @@ def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: 
     return able
 
 
-def _edges_of(pipeline: PipelineConfig) -> list[Edge]:
-    """Return all edges by source and target."""
+def edges_of(pipeline: PipelineConfig) -> list[Edge]:
+    """Return all edges of a pipeline by source and target."""
     return sorted(
         (source, stage.stage_id) for stage in pipeline.stages for source in stage.input_sources
     )
@@ -89,8 +93,8 @@ def plan_edges(
     report: Report,
 ) -> tuple[EdgePlan, ...]:
     """Decide every edge; connectors that are unknown, contradictory or unused are reported."""
-    edges = _edges_of(pipeline)
-    named = _named_connectors(edges, settings, report)
+    edges = edges_of(pipeline)
+    named = named_connectors(edges, settings, report)
     _report_unused(named, settings, report)
     stages = {stage.stage_id: stage for stage in pipeline.stages}
     willing = {stage.stage_id: hands_over_chunks(stage) for stage in settings.stages}
@@ -143,15 +147,15 @@ def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:
     return producer.custom_process_next_stage_input_func
 
 
-def _named_connectors(
+def named_connectors(
     edges: list[Edge], settings: Settings, report: Report
-) -> Mapping[Edge, list[_Named]]:
+) -> Mapping[Edge, list[Named]]:
     """Return all names of each edge that are declared; those after the first agree with it."""
-    found: dict[Edge, list[_Named]] = {}
+    found: dict[Edge, list[Named]] = {}
     for listed in settings.edges:
         if listed.connector is None:
             continue
-        place = _Named(name=listed.connector, origin=listed.origin)
+        place = Named(name=listed.connector, origin=listed.origin)
         if place.name in settings.connectors:
             found[listed.source, listed.target] = [place]
         else:
@@ -162,7 +166,7 @@ def _named_connectors(
             given = stage.fields.get(side.field)
             named = {} if given is None else cast("Mapping[str, str]", given.value)
             for key, name in named.items():
-                place = _Named(name=name, origin=_origin(cast("Sourced[object]", given), key))
+                place = Named(name=name, origin=_origin(cast("Sourced[object]", given), key))
                 if key not in possible:
                     report.add(_no_edge(stage, side, key, place, possible))
                 elif name not in settings.connectors:
@@ -180,7 +184,7 @@ def _origin(given: Sourced[object], key: str) -> Origin:
 
 
 def _no_edge(
-    stage: StageSettings, side: _Side, key: str, place: _Named, possible: Iterable[str]
+    stage: StageSettings, side: _Side, key: str, place: Named, possible: Iterable[str]
 ) -> Diagnostic:
     return Diagnostic(
         code="PL030",
@@ -190,7 +194,7 @@ def _no_edge(
     )
 
 
-def _undeclared(place: _Named, declared: Iterable[str]) -> Diagnostic:
+def _undeclared(place: Named, declared: Iterable[str]) -> Diagnostic:
     return Diagnostic(
         code="PL031",
         message=f"connector `{place.name}` is not declared",
@@ -201,8 +205,8 @@ def _undeclared(place: _Named, declared: Iterable[str]) -> Diagnostic:
 
 def _agree(
     edge: Edge,
-    first: _Named,
-    second: _Named,
+    first: Named,
+    second: Named,
     declared: Mapping[str, ConnectorSettings],
     report: Report,
 ) -> None:
@@ -221,7 +225,7 @@ def _agree(
         )
 
 
-def _report_unused(named: Mapping[Edge, list[_Named]], settings: Settings, report: Report) -> None:
+def _report_unused(named: Mapping[Edge, list[Named]], settings: Settings, report: Report) -> None:
     used = {place.name for places in named.values() for place in places}
     for name, connector in settings.connectors.items():
         if name not in used:

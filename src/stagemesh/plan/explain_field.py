@@ -81,7 +81,7 @@ def explain_field(
                 is_common=below[0] in hints(DeployFile),
                 kinds=tuple(_kinds(below[0], fields, catalog)),
                 flags=tuple(_flags(below, catalog, flags)),
-                declarations=tuple(map(_declaration, found)),
+                declarations=tuple(map(declaration_of, found)),
             )
     return None
 
@@ -160,7 +160,8 @@ def _kinds(name: str, fields: Mapping[str, StageField], catalog: Catalog) -> lis
     return sorted(kind.value for kind in kinds)
 
 
-def _declaration(declared: Declared) -> Declaration:
+def declaration_of(declared: Declared) -> Declaration:
+    """Write down what one owner says."""
     [field] = (each for each in dataclasses.fields(declared.kind) if each.name == declared.name)
     doc = declared.doc or field_docs(declared.kind).get(declared.name, "")
     default = _default(field) if declared.default is UNSET else declared.default

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,13 +11,13 @@ from stagemesh.config.load import Loaded
 from stagemesh.plan.checks import rule_findings
 from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
+from stagemesh.plan.explain_wide import WideDoc, wide_doc
 from stagemesh.plan.make import Made
 from stagemesh.plan.provenance import AXES
 from stagemesh.plan.render import devices_text
 from stagemesh.plan.stack import Stack, implied_size, stack_of
-from stagemesh.plan.subject import Record, Subject
+from stagemesh.plan.subject import STAGES, Record, Subject
 from stagemesh.plan.table import table, wrapped
-from stagemesh.plan.tally import held_by
 from stagemesh.plan.values import StagePlan, ValuePlan
 from stagemesh.plan.words import value_text
 from stagemesh.spec.axis import SIZE, Axis, WorldRole
@@ -98,13 +98,19 @@ def explain_value(
     value = record.values(subject.stage).get(subject.path)
     axis = _axis(subject, catalog)
     written = subject.path.removeprefix(f"{AXES}.").removesuffix(f".{SIZE}")
-    doc = explain_field(written, catalog, {})
+    wide = None
+    if subject.stage is None:
+        wide = wide_doc(subject.path, record, made, catalog)
+        doc = None if wide is None else wide.doc
+    else:
+        doc = explain_field(written, catalog, {})
     stage = record.stages.get(subject.stage or "")
-    if value is None and (doc is None or not _is_here(doc, subject, stage)):
+    if value is None and (doc is None or not _is_here(doc, subject, record, catalog)):
         return None
     own = None if doc is None else _own(doc.declarations, stage)
     said = [] if value is None else [value, *value.superseded]
-    words = tuple(_words(said, own, stage, subject.path))
+    held = record.held(subject.stage).get(subject.path, UNSET)
+    words = tuple(_words(said, own, stage, subject.path, held))
     return ValueStory(
         path=subject.shown,
         topic=_topic(subject.path, axis) or (written if doc is None else doc.path),
@@ -113,15 +119,22 @@ def explain_value(
         doc="" if own is None else own.doc,
         words=words,
         needs=() if axis is None else tuple(_needs(axis, subject, made, catalog)),
-        goes_to="every stage" if stage is None else _goes_to(subject.path, stage, catalog),
+        goes_to=_goes_to(subject.path, stage, catalog) if stage is not None else _wide_to(wide),
     )
 
 
 def members_of(subject: Subject, record: Record) -> Mapping[str, ValuePlan]:
-    """Return the values below a path, which is that of a stage or of a mapping."""
+    """Return the values below a path, as people write theirs: of a mapping, a stage, all stages."""
     start = f"{subject.path}." if subject.path else ""
-    values = record.values(subject.stage)
-    return {path: value for path, value in values.items() if path.startswith(start)}
+    stages: Iterable[str | None] = [subject.stage]
+    if subject == Subject(stage=None, path=STAGES):
+        start, stages = "", dict.fromkeys(record.names.values())
+    return {
+        Subject(stage=stage, path=path).shown: value
+        for stage in stages
+        for path, value in record.values(stage).items()
+        if path.startswith(start)
+    }
 
 
 def story_text(story: ValueStory, width: int | None = None) -> str:
@@ -139,11 +152,23 @@ def story_text(story: ValueStory, width: int | None = None) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block != [""]) + "\n"
 
 
-def _is_here(doc: FieldDoc, subject: Subject, stage: StagePlan | None) -> bool:
-    """Whether the stage, or the pipeline, has a field that nobody gives."""
+def _is_here(doc: FieldDoc, subject: Subject, record: Record, catalog: Catalog) -> bool:
+    """Whether the stage, or the pipeline, has a field that nobody gives.
+
+    A plan has every value of the pipeline; and a mapping with free names has what was given alone.
+    """
+    above = doc.path.rpartition(".")[0]
+    around = explain_field(above, catalog, {}) if above else None
+    if around is not None and around.declarations == doc.declarations:
+        return False
     if subject.stage is None:
-        return doc.is_common
+        return doc.is_common and not record.wide
+    stage = record.stages.get(subject.stage)
     return bool(doc.kinds) if stage is None else stage.execution_type in doc.kinds
+
+
+def _wide_to(wide: WideDoc | None) -> str:
+    return "every stage" if wide is None else wide.goes_to
 
 
 def _axis(subject: Subject, catalog: Catalog) -> Axis | None:
@@ -163,7 +188,11 @@ def _own(declarations: tuple[Declaration, ...], stage: StagePlan | None) -> Decl
 
 
 def _words(
-    said: Sequence[ValuePlan], own: Declaration | None, stage: StagePlan | None, path: str
+    said: Sequence[ValuePlan],
+    own: Declaration | None,
+    stage: StagePlan | None,
+    path: str,
+    held: object,
 ) -> Iterator[Word]:
     """What the layers say, highest first; the field's own default is the last word.
 
@@ -172,7 +201,9 @@ def _words(
     default = [Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)] if own is not None else []
     if own is not None and (own.required or _DEFAULT in [each.layer for each in said]):
         default = []
-    above = [] if stage is None else list(_above(said, default, stage, path))
+    above = list(_above(said, default, held))
+    if stage is not None and path == _DEVICES:
+        above = list(_placed(said, stage))
     words = [*above, *map(_word, said), *default]
     is_cleared = bool(said) and said[0].clears and not above
     winner = len(words) - 1 if is_cleared else 0
@@ -181,17 +212,19 @@ def _words(
         yield replace(word, verdict=_WINS) if wins else word
 
 
-def _above(
-    said: Sequence[ValuePlan], default: Sequence[Word], stage: StagePlan, path: str
-) -> Iterator[Word]:
-    """What holds in a stage, where the plan says more than was given."""
-    is_given = bool(said) and not said[0].clears
-    if path == _DEVICES:
-        if not is_given:
-            yield Word(layer="placement", place="automatic", value=devices_text(stage))
-        return
-    given = [said[0].value] if is_given else [word.value for word in default]
-    held = held_by(stage).get(path, UNSET)
+def _is_given(said: Sequence[ValuePlan]) -> bool:
+    return bool(said) and not said[0].clears
+
+
+def _placed(said: Sequence[ValuePlan], stage: StagePlan) -> Iterator[Word]:
+    """Where a stage lies that nobody placed."""
+    if not _is_given(said):
+        yield Word(layer="placement", place="automatic", value=devices_text(stage))
+
+
+def _above(said: Sequence[ValuePlan], default: Sequence[Word], held: object) -> Iterator[Word]:
+    """What holds, where the plan says more than was given."""
+    given = [said[0].value] if _is_given(said) else [word.value for word in default]
     if held not in (UNSET, *given):
         yield Word(layer=_LAYERS["pipeline"], place=_FORCED, value=held)
 

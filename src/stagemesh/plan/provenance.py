@@ -17,12 +17,12 @@ AXES: Final = "axes"
 
 def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
     """Say of every given value where it came from; mappings are merged, so of each member."""
-    return {path: _value(leaf) for path, leaf in _leaves(given, "")}
+    return {path: value_plan(leaf) for path, leaf in _leaves(given, "")}
 
 
 def cleared_of(cleared: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:
     """Say of everything that was taken back by whom, and what it was."""
-    return {path: _value(taken) for path, taken in sorted(cleared.items())}
+    return {path: value_plan(taken) for path, taken in sorted(cleared.items())}
 
 
 def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
@@ -39,7 +39,7 @@ def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
         }
         for name, sourced in given.items():
             if sourced is not None:
-                found[f"{AXES}.{axis.axis}.{name}"] = _value(sourced)
+                found[f"{AXES}.{axis.axis}.{name}"] = value_plan(sourced)
     return found
 
 
@@ -54,13 +54,14 @@ def _leaves(
             yield path, sourced
 
 
-def _value(sourced: Sourced[Any]) -> ValuePlan:
+def value_plan(sourced: Sourced[Any]) -> ValuePlan:
+    """Write down a value with its place and what it replaced."""
     origin = sourced.origin
     return ValuePlan(
         value=plain(sourced.value),
         layer=origin.layer.name.lower(),
         origin=str(origin),
         is_default=origin.shipped or origin.layer <= Layer.PIPELINE,
-        superseded=tuple(_value(below) for below in sourced.superseded),
+        superseded=tuple(value_plan(below) for below in sourced.superseded),
         clears=sourced.clears,
     )

@@ -13,7 +13,7 @@ from stagemesh.plan.launch import launch_lines
 from stagemesh.plan.place import size_text
 from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
 from stagemesh.plan.table import printable, table, wrapped
-from stagemesh.plan.tally import is_changed, tally
+from stagemesh.plan.tally import effective_values, is_changed, tally
 from stagemesh.plan.values import EdgePlan, MemoryPlan, Plan, StagePlan, ValuePlan
 from stagemesh.plan.words import plural, value_text
 from stagemesh.spec.axis import WorldRole
@@ -133,7 +133,7 @@ def _facts(plan: Plan, width: int | None) -> Iterator[str]:
 
 
 def _pipeline_changes(plan: Plan) -> Iterator[str]:
-    for path, value in plan.values.items():
+    for path, value in effective_values(plan):
         if is_changed(value):
             held = "is at its default" if value.clears else f"= {value_text(value.value)}"
             yield f"{path} {held} ({value.origin}{_taken_back(value)})"

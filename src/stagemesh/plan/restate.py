@@ -48,14 +48,15 @@ def _wide(plan: Plan) -> dict[str, object]:
     if plan.cuda_mps:
         said["cuda_mps"] = True
     if plan.session.duplex is not None:
-        said["duplex_session"] = _duplex(plan.session.duplex)
+        said["duplex_session"] = duplex_fields(plan.session.duplex)
     if plan.weight_transfer is not None:
         transfer = plan.weight_transfer
         said["weight_transfer_config"] = {**transfer.options, "backend": transfer.backend}
     return said
 
 
-def _duplex(duplex: DuplexPlan) -> dict[str, object]:
+def duplex_fields(duplex: DuplexPlan) -> dict[str, object]:
+    """Return the section of a deploy file that leads to these sessions."""
     said = plain_fields(duplex)
     del said["frontends"]
     groups = [dict(enumerate(group.replicas)) for group in duplex.groups]

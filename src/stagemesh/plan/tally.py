@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from stagemesh.plan.edge_values import CONNECTORS
 from stagemesh.plan.values import Plan, StagePlan, ValuePlan
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
@@ -28,7 +29,8 @@ def is_changed(value: ValuePlan) -> bool:
 
 def tally(plan: Plan) -> Tally:
     """Count every value of the pipeline and its stages once."""
-    given = [*plan.values.values(), *(v for stage in plan.stages for v in stage.values.values())]
+    given = [value for _, value in effective_values(plan)]
+    given += [value for stage in plan.stages for value in stage.values.values()]
     changed = [value for value in given if is_changed(value)]
     typed = sum(Layer[value.layer.upper()].is_command_line for value in changed)
     unsaid = sum(len(list(defaults_of(stage))) for stage in plan.stages)
@@ -39,10 +41,23 @@ def tally(plan: Plan) -> Tally:
     )
 
 
+def effective_values(plan: Plan) -> Iterator[tuple[str, ValuePlan]]:
+    """Yield what was given for the whole pipeline; what connectors say takes effect on edges."""
+    for path, value in plan.values.items():
+        if not path.startswith(f"{CONNECTORS}."):
+            yield path, value
+
+
 def defaults_of(stage: StagePlan) -> Iterator[tuple[str, object]]:
     """Yield path and value of everything that holds in a stage though nobody gave it."""
-    said = stage.values
-    for path, value in held_by(stage).items():
+    return not_given(held_by(stage), stage.values)
+
+
+def not_given(
+    held: Mapping[str, object], said: Mapping[str, ValuePlan]
+) -> Iterator[tuple[str, object]]:
+    """Yield path and value of what holds though neither it nor a member of it was given."""
+    for path, value in held.items():
         if path not in said and not any(given.startswith(f"{path}.") for given in said):
             yield path, value
 

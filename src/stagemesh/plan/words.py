@@ -28,6 +28,8 @@ def value_text(value: object) -> str:
     """Write a value as YAML would, on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {value_text(inner)}" for key, inner in value.items()) + "}"
+    if value == ():
+        return "[]"
     if isinstance(value, tuple):
         return ",".join(value_text(inner) for inner in value)
     return _CONSTANTS.get(str(value), str(value))

@@ -13,9 +13,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from stagemesh.plan.values import EdgePlan
+from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
 from stagemesh.runtime.messages import Ack, Attached, Chunk, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
@@ -32,6 +33,9 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import CONNECTORS
+
+_OVER: Final = -1
+"""Stands for the next number of a request that has said its last on an edge."""
 
 
 @frozen
@@ -61,12 +65,14 @@ class Connector:
         return self.spec.bulk_limit(self.options)
 
     def sender(self) -> Sender:
-        """Make a producing end."""
-        return cast("SenderFactory", resolve(self.spec.sender))(self.options)
+        """Make a producing end, on the thread of a loop."""
+        made = cast("SenderFactory", resolve(self.spec.sender))(self.options)
+        return WaitingSender(made) if self.spec.blocking else made
 
     def receiver(self, on_release: Callable[[int], None]) -> Receiver:
-        """Make a consuming end."""
-        return cast("ReceiverFactory", resolve(self.spec.receiver))(self.options, on_release)
+        """Make a consuming end, on the thread of a loop."""
+        made = cast("ReceiverFactory", resolve(self.spec.receiver))(self.options, on_release)
+        return WaitingReceiver(made) if self.spec.blocking else made
 
 
 @frozen
@@ -92,6 +98,8 @@ class EdgeOut:
         self._seqs: dict[Key, int] = {}
         self._open = True
         self._flushes = False
+        if isinstance(sender, WaitingSender):
+            sender.when_worth_asking(self._flush)
 
     def send(self, key: Key, payload: Payload, *, last: bool) -> bool:
         """Send a chunk; `False` when it has to wait. Raises `ValueError` when it can never go.
@@ -174,6 +182,13 @@ class EdgeIn:
         self._receiver = connector.receiver(self._released)
         self._seqs: dict[Key, int] = {}
 
+    def when_here(self, chunk: Chunk, attached: Attached, then: Callable[[], None]) -> None:
+        """Call `then` once a chunk can be taken or discarded without waiting, in order."""
+        if isinstance(self._receiver, WaitingReceiver):
+            self._receiver.fetch(_ticket(chunk, attached), then)
+        else:
+            then()
+
     def take(self, chunk: Chunk, attached: Attached) -> Payload:
         """Borrow the payload of a chunk; raises `ValueError` when malformed or out of order."""
         try:
@@ -184,11 +199,9 @@ class EdgeIn:
         expected = self._seqs.get(chunk.key, 0)
         if chunk.seq != expected:
             payload.release()
-            raise ValueError(f"chunk `{chunk.seq}` came in place of `{expected}`")
-        if chunk.last:
-            self._seqs.pop(chunk.key, None)
-        else:
-            self._seqs[chunk.key] = expected + 1
+            where = "after the last" if expected == _OVER else f"in place of `{expected}`"
+            raise ValueError(f"chunk `{chunk.seq}` came {where}")
+        self._seqs[chunk.key] = _OVER if chunk.last else expected + 1
         return payload
 
     def discard(self, chunk: Chunk, attached: Attached) -> None:
@@ -199,7 +212,7 @@ class EdgeIn:
             self._stream.send(Ack(number=chunk.number))
 
     def drop(self, key: Key) -> None:
-        """Forget a request."""
+        """Forget a request; only then may chunks of that key begin anew."""
         self._seqs.pop(key, None)
 
     def close(self) -> None:

@@ -16,11 +16,13 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Final, NoReturn
 
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import EdgePlan, Plan, StagePlan
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.edge_threads import settle
 from stagemesh.runtime.inbox import Inbox, Quit
 from stagemesh.runtime.messages import (
     PROTOCOL,
@@ -49,6 +51,8 @@ from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.frozen import frozen
 
+_SETTLE_S: Final = 1.0
+"""How long connectors may take to tell their services that they are gone."""
 _STOP_S: Final = 2.0
 """How long the streams may take to close; the process exits then in any case."""
 
@@ -101,6 +105,7 @@ class StageIO:
         self._loop.call_soon(self._begin)
         self._loop.run_forever()
         self._loop.close()
+        settle(_SETTLE_S)
 
     def _begin(self) -> None:
         self._control = Stream(self._sock, self._on_control, self._die)
@@ -198,7 +203,8 @@ class StageIO:
     ) -> None:
         match message:
             case Chunk() if peer.into is not None:
-                self._requests.chunk(peer.into, message, attached)
+                take = partial(self._requests.chunk, peer.into, message, attached)
+                peer.into.when_here(message, attached, take)
             case Ack() if peer.out is not None:
                 peer.out.acknowledged(message.number)
             case Submit() if from_caller:

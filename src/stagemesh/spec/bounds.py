@@ -29,12 +29,12 @@ class Range:
 
     def __str__(self) -> str:
         """Say it for a message: `>= 1`, `<= 2`, `> 0`, `0 to 1`, or `-1 or >= 1`."""
-        return self._text if self.also is None else f"{self.also:g} or {self._text}"
+        return self._text if self.also is None else f"{self.also:.15g} or {self._text}"
 
     @property
     def _text(self) -> str:
         if self.minimum is not None and self.maximum is not None:
-            return f"{self.minimum:g} to {self.maximum:g}"
+            return f"{self.minimum:.15g} to {self.maximum:.15g}"
         sides = (("> ", self.above), (">= ", self.minimum), ("<= ", self.maximum))
-        given = [f"{sign}{bound:g}" for sign, bound in sides if bound is not None]
+        given = [f"{sign}{bound:.15g}" for sign, bound in sides if bound is not None]
         return " and ".join(given) or "any number"

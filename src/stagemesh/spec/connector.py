@@ -111,6 +111,9 @@ class ConnectorSpec:
     """Whether it carries the edges for which no connector was named; one of all connectors does."""
     options: type = NoOptions
     """Dataclass of what `extra` may hold."""
+    shared_options: frozenset[str] | None = None
+    """Options that the connector of the same name has in vllm-omni, too; `None` where it has none
+    of that name."""
     sender: str | None = None
     """Reference of a function `(options) -> Sender`; `None` when it only plans yet."""
     receiver: str | None = None

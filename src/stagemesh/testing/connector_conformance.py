@@ -25,6 +25,7 @@ from stagemesh.spec.connector import ConnectorSpec, Ticket
 from stagemesh.spec.payload import ALIGNMENT, DTYPE_BYTES, Buffer, MetaValue, Payload
 from stagemesh.testing.connector_crashes import ConnectorCrashes
 from stagemesh.testing.connector_edge import LIMIT, Edge, open_fds, payload_of, payloads
+from stagemesh.testing.connector_streams import ConnectorStreams
 
 __all__ = ["ConnectorConformance", "Edge", "open_fds", "payload_of", "payloads"]
 
@@ -34,7 +35,7 @@ _SHARED: Final = settings(
 """One test serves several connectors, each through a subclass; some meet a service."""
 
 
-class ConnectorConformance(ConnectorCrashes):
+class ConnectorConformance(ConnectorCrashes, ConnectorStreams):
     """The suite."""
 
     spec: ConnectorSpec

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.facts import StageFacts
 from stagemesh.testing.configs import MemoryConfigs
+from tests.examples import fewer
 from tests.models.diffusers.published import FAMILIES, UNKNOWN, changed, facts_of, files_of
 
 NAMES = (*FAMILIES, UNKNOWN)
@@ -50,6 +51,7 @@ def numbers(facts: StageFacts) -> list[int]:
     return [each for each in (*told, *facts.component_bytes.values()) if each is not None]
 
 
+@fewer(2)
 @given(changes())
 def test_any_value_gives_facts_or_diagnostics(change: tuple[str, Mapping[str, object]]) -> None:
     """Whole and split; amounts are never negative, and never beyond what can be written."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from stagemesh.models._tensors import from_buffer
-from stagemesh.models.voice_chat.clauses import ClauseSplitter
 from stagemesh.models.voice_chat.code2wav import Code2Wav
 from stagemesh.models.voice_chat.options import Code2WavOptions, TalkerOptions, TalkerParams
 from stagemesh.models.voice_chat.talker import Talker
@@ -40,12 +39,6 @@ def code2wav_context(
     return ModuleContext(
         folder=checkpoint / "code2wav", device=device, args=options, async_chunk=async_chunk
     )
-
-
-def split_clauses(text: str) -> list[str]:
-    """Return the clauses of a whole text."""
-    splitter = ClauseSplitter()
-    return splitter.feed(text) + splitter.close()
 
 
 def drain(module: GenerationModule, session: GenerationSession) -> list[ModuleOutput]:

@@ -31,7 +31,7 @@ class Builder:
         """Write one file."""
         self.builds += 1
         self.started.set()
-        assert self.go_on.wait(timeout=30)
+        assert self.go_on.wait(timeout=120)
         (folder / "model.safetensors").write_text("weights", encoding="utf-8")
         if self.fail:
             raise OSError("disk full")
@@ -144,12 +144,12 @@ def test_only_one_of_two_callers_builds(tmp_path: Path, builder: Builder) -> Non
         kwargs={"progress": lambda line: waiting.set() if "waiting" in line else None},
     )
     first.start()
-    assert builder.started.wait(timeout=30)
+    assert builder.started.wait(timeout=120)
     second.start()
-    assert waiting.wait(timeout=30)
+    assert waiting.wait(timeout=120)
     builder.go_on.set()
-    first.join(timeout=30)
-    second.join(timeout=30)
+    first.join(timeout=120)
+    second.join(timeout=120)
     assert builder.builds == 1
     assert is_complete(tmp_path / "voice_chat")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagemesh.models.voice_chat.clauses import ClauseSplitter
-from tests.models.voice_chat.driving import split_clauses
+from tests.models.voice_chat.splitting import split_clauses
 
 TEXTS = st.text(alphabet="ab.,!?;: \n\"')D1r—", max_size=300) | st.text(max_size=200)
 

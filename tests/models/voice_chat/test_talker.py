@@ -17,9 +17,9 @@ from tests.models.voice_chat.driving import (
     joined,
     latents,
     payloads_of,
-    split_clauses,
     talker_context,
 )
+from tests.models.voice_chat.splitting import split_clauses
 
 pytestmark = pytest.mark.slow
 

@@ -11,16 +11,21 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
+from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.launch import LaunchOptions
+from stagemesh.config.plain import plain_fields
+from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.export.formats import FORMATS
 from stagemesh.plan.make import make
-from stagemesh.plan.values import Plan
+from stagemesh.plan.setup import MpsPlan, NumaPlan, StageSetup
+from stagemesh.plan.values import MemoryPlan, Plan
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType
 from tests.plan.making import Said, axis, catalog, pipeline, planned, request, stage
-from tests.plan.saving import CATALOG, HOST, planned_in
+from tests.plan.saving import CATALOG, HOST, MODEL, planned_in
 
 Json: TypeAlias = Any
 """A value as a file has it."""
@@ -59,10 +64,7 @@ def test_a_flat_deploy_file_leads_to_the_same_plan(plan: Plan) -> None:
     made = make(inputs, HOST, CATALOG)
     assert made.diagnostics == ()
     assert made.plan is not None
-    label = replace(made.plan.stages[0].axes[0], label="halves")  # a field has no room for it
-    first = replace(made.plan.stages[0], axes=(label,))
-    again = replace(made.plan, stages=(first, *made.plan.stages[1:]))
-    assert decisions(again) == decisions(plan)
+    assert decisions(made.plan) == decisions(plan)
 
 
 def test_a_flat_deploy_file_needs_no_strategy_where_fields_say_everything() -> None:
@@ -90,12 +92,10 @@ def test_the_form_of_vllm_omni_lists_what_it_cannot_express() -> None:
     )
     comments = [line[2:] for line in text.splitlines() if line.startswith("# ")]
     assert comments[comments.index("vllm-omni cannot express:") + 1 :] == [
-        "- axis `dp` of `thinker`: `routing: least_queue` is not carried out",
-        "- axis `stage_pp` of `dit`: `size`",
-        (
-            "- a routing policy for each stage (`thinker`: random, `dit`: round_robin):"
-            " it has one for all"
-        ),
+        "- `thinker.dp.routing: least_queue`, which it does not carry out",
+        "- `dit.stage_pp.size: 4`",
+        "- `thinker.stage_replica.routing: random`: it has one policy for all",
+        "- `dit.stage_replica.routing: round_robin`: it has one policy for all",
     ]
     stages = yaml.safe_load(text)["stages"]
     assert stages[0]["data_parallel_size"] == 2
@@ -104,6 +104,7 @@ def test_the_form_of_vllm_omni_lists_what_it_cannot_express() -> None:
         "devices": "4,5,6,7",
         "cfg_parallel_size": 2,
         "num_replicas": 2,
+        "input_connectors": {"from_stage_0": "shared_memory"},
     }
 
 
@@ -117,7 +118,104 @@ def test_the_form_of_vllm_omni_gives_the_command(plan: Plan) -> None:
         "0": {"devices": "2,3", "tensor_parallel_size": 2},
         "1": {"devices": "0,1", "num_replicas": 2},
     }
-    assert yaml.safe_load(text)["connectors"] == {"edge 0 -> 1": {"name": "SharedMemoryConnector"}}
+    assert yaml.safe_load(text)["connectors"] == {
+        "shared_memory": {"name": "SharedMemoryConnector"}
+    }
+    assert "- `edges.0-1.arena_bytes: 262144`, an option of connector `shared_memory`" in text
+    assert "- `thinker.tp.name: halves`" in text
+
+
+def test_edges_share_a_connector_where_they_say_the_same() -> None:
+    """Each end names it, so that the file can be read again without a warning."""
+    shared = MooncakeStoreOptions(host="a")
+    text = FORMATS["vllm-omni"].write(with_connectors(shared, shared), TRAINS)
+    assert yaml.safe_load(text)["connectors"]["mooncake_store"]["extra"]["host"] == "a"
+    text = FORMATS["vllm-omni"].write(with_connectors(shared, MooncakeStoreOptions()), TRAINS)
+    found = yaml.safe_load(text)
+    assert set(found["connectors"]) == {"mooncake_store", "mooncake_store_1"}
+    assert found["stages"][1]["input_connectors"] == {"from_stage_0": "mooncake_store"}
+    assert found["stages"][1]["output_connectors"] == {"to_stage_2": "mooncake_store_1"}
+
+
+def with_connectors(*options: MooncakeStoreOptions) -> Plan:
+    """Three stages in a row, and what is said about the edges between them."""
+    base = planned(request(TRAIN))
+    edges = tuple(
+        replace(edge, connector="mooncake_store", options=plain_fields(each))
+        for edge, each in zip(base.edges, options, strict=True)
+    )
+    return replace(base, edges=edges)
+
+
+TRAIN = pipeline(stage(0, "thinker"), stage(1, "talker"), stage(2, "vocoder"))
+TRAINS = replace(catalog(TRAIN), connectors=Catalog.installed().connectors)
+
+
+def test_pipelines_of_our_own_are_told(plan: Plan) -> None:
+    """That system names what it does not know when it starts; what it finds itself has no name."""
+
+    def said(**changes: object) -> tuple[str | None, str]:
+        model = replace(MODEL, **changes)  # type: ignore[arg-type]
+        known = replace(CATALOG, models=(Model(pipeline=model, package="nowhere"),))
+        text = FORMATS["vllm-omni"].write(plan, known)
+        listed = [line for line in text.splitlines() if line.startswith("# - `pipeline: ")]
+        return yaml.safe_load(text).get("pipeline"), "".join(listed)
+
+    assert said() == ("toy", "")
+    assert said(checkpoint_recipe="m:make") == (
+        "toy",
+        "# - `pipeline: toy`: a pipeline of stagemesh",
+    )
+    cut = said(diffusers_class_names=("Flux",), variant_of="flux")
+    assert cut == ("toy", "# - `pipeline: toy`: it runs such a checkpoint as one stage")
+    assert said(diffusers_class_names=("Glm",)) == ("toy", "")
+
+
+def test_what_no_deploy_file_says_stands_above_it(plan: Plan) -> None:
+    """Flags of the start, in the words that give them again."""
+    assert "given with" not in FORMATS["yaml"].write(plan, CATALOG)
+    launch = LaunchOptions(stage_id=0, headless=True, omni_master_address="a b", init_timeout=600)
+    started = replace(plan, launch=launch)
+    flags = "--stage-id 0 --headless --omni-master-address 'a b'"
+    assert f"# No file says how it is started: give `{flags}`, too.\n" in FORMATS["yaml"].write(
+        started, CATALOG
+    )
+    assert f"--omni-lb-policy random {flags}`" in FORMATS["vllm-omni"].write(started, CATALOG)
+    assert f"how it is started: `{flags}`" in unsaid(started)
+
+
+def test_what_its_release_does_not_read_is_told(plan: Plan) -> None:
+    """Its documentation is ahead of it."""
+    assert "its release" not in FORMATS["vllm-omni"].write(plan, CATALOG)
+    text = FORMATS["vllm-omni"].write(replace(plan, cuda_mps=True), CATALOG)
+    assert "# Newer than its release 0.30.0: `cuda_mps`.\n" in text
+
+
+def unsaid(made: Plan) -> list[str]:
+    """What placement groups do not say."""
+    found = json.loads(FORMATS["ray"].write(made, catalog()))["cannot_express"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_placement_groups_list_what_they_do_not_say(plan: Plan) -> None:
+    """Which devices, what a process needs there, and where the rest of the plan is kept."""
+    memory = MemoryPlan(weights=1, cache=1, workspace=1)
+    setup = StageSetup(numa=NumaPlan(binds="workers", replicas=()), mps=MpsPlan(off_because=None))
+    first = replace(plan.stages[0], memory=memory, setup=setup)
+    devices = replace(plan.devices, kind="H200")
+    told = unsaid(replace(plan, devices=devices, stages=(first, *plan.stages[1:])))
+    assert told == [
+        "kind of device: `H200`; Ray counts every kind that it knows as `GPU`",
+        "`thinker.devices: 2,3`; Ray takes any that are free",
+        "`thinker`: memory of a rank, 3 bytes",
+        "`thinker`: binding to NUMA nodes",
+        "`thinker`: CUDA MPS",
+        "`thinker.env.COLOUR`; give it to the actors of the stage",
+        "`talker.devices: 0,1`; Ray takes any that are free",
+        "engines with arguments, axes, edges, sessions: `-o plan.json` without `--as` saves them",
+    ]
+    assert unsaid(plan)[0].startswith("`thinker.devices")
 
 
 def bundles(made: Plan) -> list[Json]:
@@ -164,6 +262,7 @@ def test_the_form_of_vllm_omni_knows_three_policies() -> None:
     text = FORMATS["vllm-omni"].write(
         planned(request(solo, {"thinker": Said(axes=axes)})), catalog(solo)
     )
-    assert "- routing policy `hash`" in text
+    assert "- `thinker.stage_replica.routing: hash`: it has no such" in text
+    assert "- `thinker.stage_replica.load_bound: 1.25`" in text
     assert "`dp`" not in text
     assert "connectors" not in yaml.safe_load(text)

@@ -13,6 +13,7 @@ from stagemesh.plan.build import build
 from stagemesh.plan.fit.search import Found
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import ExecutionType
+from tests.examples import fewer
 from tests.plan.cost.known import FLUX, QWEN_IMAGE, WAN
 from tests.plan.fit.fitting import PICTURE, SPEECH, SPEECH_FACTS, asked, found, installed, layouts
 from tests.plan.making import Said, axis, pipeline, solo, stage
@@ -237,6 +238,7 @@ def test_a_stage_can_have_its_ranks_from_shards_alone() -> None:
     assert layouts(result)[0] == {"thinker": {"hsdp": 2}}
 
 
+@fewer(10)
 @given(
     st.sampled_from([FLUX, QWEN_IMAGE, WAN]),
     st.sampled_from(["H200", "A100", "RTX4090"]),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stagemesh.config.kind_fields import Diffusion, EveryKind, Llm, Recovery
 from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.spec.duplex import DuplexModel
+from tests.examples import fewer
 from tests.plan.rules.toys import AR, DIT, Toy, chain
 
 MODEL: Final = replace(
@@ -117,7 +118,9 @@ RIGHT: Final = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    fewer(2), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     deploy=FILE | RIGHT,
     devices=st.sampled_from(["4xH100", "2xAscend910B", 4]),

@@ -9,7 +9,9 @@ import pytest
 
 import tests.plan.rules.toys as toys_module
 from stagemesh.config.catalog import Catalog
+from stagemesh.connectors.in_process import CONNECTOR as PROCESS
 from stagemesh.connectors.mooncake_store import CONNECTOR, MooncakeStoreOptions
+from stagemesh.connectors.tcp import CONNECTOR as STREAM
 from stagemesh.spec.connector import Reach
 from stagemesh.spec.pipeline import PipelineConfig
 from tests.plan.making import catalog
@@ -19,10 +21,10 @@ OUT: Final = {"stage_id": 0, "output_connectors": {"to_stage_1": "net"}}
 
 
 def with_store(*pipelines: PipelineConfig) -> Catalog:
-    """The toy catalog and the store."""
+    """The toy catalog and what else carries edges."""
     base = catalog(*pipelines)
-    store = dict.fromkeys(CONNECTOR.config_names, CONNECTOR)
-    return replace(base, connectors={**base.connectors, **store})
+    more = {name: spec for spec in (CONNECTOR, PROCESS, STREAM) for name in spec.config_names}
+    return replace(base, connectors={**base.connectors, **more})
 
 
 @pytest.fixture
@@ -37,10 +39,9 @@ def store(name: str = "MooncakeStoreConnector", **extra: object) -> dict[str, An
     return {"connectors": {"net": {"name": name, "extra": extra}}, "stages": [OUT]}
 
 
-def test_the_store_reaches_other_hosts_and_is_planned_only() -> None:
+def test_the_store_reaches_other_hosts() -> None:
     """Its defaults are the store's own."""
     assert CONNECTOR.reach is Reach.NETWORK
-    assert CONNECTOR.planning_only is not None
     assert MooncakeStoreOptions() == MooncakeStoreOptions(
         host="127.0.0.1",
         metadata_server="http://127.0.0.1:8080/metadata",
@@ -53,18 +54,34 @@ def test_the_store_reaches_other_hosts_and_is_planned_only() -> None:
 
 @pytest.mark.parametrize("name", ["MooncakeStoreConnector", "MooncakeConnector"])
 def test_an_edge_over_the_store_is_planned(toy: Toy, name: str) -> None:
-    """Under both names; the plan says that it cannot be run."""
+    """Under both names; the plan can be run."""
     plan = toy.plan(store(name, host="10.0.0.1", master="10.0.0.1:50051", proto="rdma"))
     [edge] = plan.edges
     assert (edge.connector, edge.options["proto"]) == ("mooncake_store", "rdma")
-    assert plan.not_runnable == ("`s0` -> `s1`: stages do not run on several hosts yet",)
+    assert plan.not_runnable == ()
+    toy.keeps(plan)
+
+
+def test_what_carries_within_a_process_is_planned_but_not_run(toy: Toy) -> None:
+    """Stages are processes: the plan says so until two of them can share one."""
+    plan = toy.plan(store("InProcessConnector"))
+    assert [edge.connector for edge in plan.edges] == ["in_process"]
+    assert plan.not_runnable == ("`s0` -> `s1`: stages do not share a process yet",)
+    toy.keeps(plan)
+
+
+def test_what_carries_over_streams_is_run(toy: Toy) -> None:
+    """It needs nothing that two stages do not have."""
+    plan = toy.plan(store("TcpConnector", window_bytes=1_000_000))
+    assert [edge.options["window_bytes"] for edge in plan.edges] == [1_000_000]
+    assert plan.not_runnable == ()
     toy.keeps(plan)
 
 
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ({"segment": 0}, "CF013: `connectors.net.extra.segment` must be `>= 1`, got `0`"),
+        ({"segment": 0}, "CF013: `connectors.net.extra.segment` must be `>= 16777216`, got `0`"),
         ({"segment": "512MB"}, "CF012: `connectors.net.extra.segment` must be a whole number"),
         ({"proto": "udp"}, "CF013: `connectors.net.extra.proto` does not take `udp`"),
         ({"metadata": "x"}, "CF010: unknown key `metadata` in `connectors.net.extra`"),

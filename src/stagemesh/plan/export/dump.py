@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import yaml
 
+from stagemesh.config.tree import quoted
+from stagemesh.plan.words import value_text
+
 _WIDTH = 100
 
 
@@ -23,6 +26,12 @@ def yaml_text(value: Mapping[str, object]) -> str:
 def comments(lines: Iterable[str]) -> str:
     """Write lines as comments."""
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def written(path: str, value: object) -> str:
+    """Write a value with its path on one line, whole however long it is."""
+    text = f"{path}: {value_text(value)}"
+    return quoted(text, len(text))
 
 
 def _listed(value: object) -> object:

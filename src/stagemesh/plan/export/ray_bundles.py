@@ -2,22 +2,25 @@
 
 A group holds the replicas that share devices, most often one; a bundle is one device of it, with
 the ranks that lie there. All bundles of a group belong onto one node (`STRICT_PACK`), since a plan
-is made for the devices of one host.
+is made for the devices of one host. A group says how many devices it needs and nothing else; what a
+plan decides beside that is listed under `cannot_express`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from stagemesh.config.catalog import Catalog
+from stagemesh.plan.export.launch_words import launch_words
+from stagemesh.plan.export.stage_fields import device_list
 from stagemesh.plan.values import Plan
 
 _CPU_KIND = "cpu"
 
 
 def ray_bundles(plan: Plan, _catalog: Catalog) -> str:
-    """Write `{"placement_groups": [{"name", "strategy", "bundles", "ranks"}]}` as JSON.
+    """Write `{"placement_groups": [{"name", "strategy", "bundles", "ranks"}], ...}` as JSON.
 
     A bundle asks for one GPU, and for one CPU for each rank on it; on CPU devices for CPUs alone.
     """
@@ -34,7 +37,32 @@ def ray_bundles(plan: Plan, _catalog: Catalog) -> str:
                 "ranks": ranks,
             }
         )
-    return json.dumps({"pipeline": plan.pipeline, "placement_groups": groups}, indent=2) + "\n"
+    said = {
+        "pipeline": plan.pipeline,
+        "placement_groups": groups,
+        "cannot_express": list(_unsaid(plan)),
+    }
+    return json.dumps(said, indent=2) + "\n"
+
+
+def _unsaid(plan: Plan) -> Iterator[str]:
+    """Say what of the places of ranks is lost, and that all else is kept elsewhere."""
+    devices, flags = plan.devices, launch_words(plan)
+    if devices.kind != _CPU_KIND:
+        yield f"kind of device: `{devices.kind}`; Ray counts every kind that it knows as `GPU`"
+    for stage in plan.stages:
+        yield f"`{stage.name}.devices: {device_list(stage)}`; Ray takes any that are free"
+        if stage.memory is not None:
+            yield f"`{stage.name}`: memory of a rank, {stage.memory.total} bytes"
+        if stage.setup.numa is not None:
+            yield f"`{stage.name}`: binding to NUMA nodes"
+        if stage.setup.mps is not None:
+            yield f"`{stage.name}`: CUDA MPS"
+        for variable in stage.env:
+            yield f"`{stage.name}.env.{variable}`; give it to the actors of the stage"
+    if flags:
+        yield f"how it is started: `{flags}`"
+    yield "engines with arguments, axes, edges, sessions: `-o plan.json` without `--as` saves them"
 
 
 def _components(plan: Plan) -> list[Mapping[int, list[str]]]:

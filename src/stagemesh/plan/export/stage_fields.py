@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.plain import plain_fields
@@ -11,6 +12,13 @@ from stagemesh.plan.values import AxisPlan, StagePlan
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
+
+ROUTING: Final = "routing"
+"""The member of an axis that is its policy."""
+LABEL: Final = "name"
+"""The member of an axis that is its label."""
+BINDINGS: Final = ("layer_hook_specs", "kernel_specs")
+"""Members of an axis that hold hooks and kernels besides its own; no field says them."""
 
 
 @frozen
@@ -26,7 +34,7 @@ class AxisFields:
 def axis_fields(
     axis: AxisPlan, declared: Axis, *, spelled_out_for: ExecutionType | None = None
 ) -> AxisFields:
-    """Return the fields of one axis; routing is told as unsaid where it was chosen.
+    """Return the fields of one axis; routing and label are told as unsaid where they were chosen.
 
     `spelled_out_for` a kind of stage are options at their default as well, for a reader with other
     defaults.
@@ -49,7 +57,9 @@ def axis_fields(
                 open_members.discard(SIZE)
     usual = plain_fields(declared.routing)
     if {**axis.routing.args} != usual:
-        open_members.add("routing")
+        open_members.add(ROUTING)
+    if axis.label != axis.axis:
+        open_members.add(LABEL)
     return AxisFields(fields=said, unsaid=tuple(sorted(open_members)))
 
 

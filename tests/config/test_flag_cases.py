@@ -173,7 +173,7 @@ CASES: Final = (
             "dit.diffusion_attention_config.per_role.cross": "SAGE_ATTN",
             "dit.diffusion_attention_backend": UNSET,
         },
-        codes=("PL099", "PL098"),
+        codes=("PL098",),
         words=("--diffusion-attention-backend",),
     ),
     Case(
@@ -185,13 +185,13 @@ CASES: Final = (
             "dit.diffusion_attention_config.default": "TORCH_SDPA",
             "dit.diffusion_attention_backend": UNSET,
         },
-        codes=("PL099", "PL098"),
+        codes=("PL098",),
     ),
     Case(
         name="T62 both at once contradict each other",
         line="""--diffusion-attention-backend TORCH_SDPA -dac '{"default": "FLASH_ATTN"}'""",
         model="picture",
-        codes=("PL099", "PL097"),
+        codes=("PL097",),
         words=("--diffusion-attention-backend", "-dac"),
     ),
     Case(

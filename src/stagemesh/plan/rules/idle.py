@@ -69,7 +69,7 @@ def _words(item: StackedAxis) -> Iterator[_Word]:
 
 def _said(item: StackedAxis, name: str, given: Sourced[object]) -> Iterator[_Word]:
     size = item.settings.size
-    is_switched_off = size is not None and size.origin.layer > given.origin.layer
+    is_switched_off = item.size == 1 and size is not None and size.origin.layer > given.origin.layer
     if not given.origin.shipped and not is_switched_off:
         yield _Word(name=name, origin=given.origin)
 

@@ -19,6 +19,7 @@ from tests.plan.fit.test_messages import FIXTURES, HOST
 from tests.plan.test_flags_of_all_stages import fields_of
 
 FLAG: Final = Origin(layer=Layer.GLOBAL, source="--flag")
+WIDE: Final = Origin(layer=Layer.PIPELINE_WIDE, source="a.yaml", line=3, column=1)
 HERE: Final = Origin(layer=Layer.DEPLOY, source="a.yaml", line=1, column=1)
 THERE: Final = Origin(layer=Layer.DEPLOY, source="a.yaml", line=2, column=1)
 SET: Final = Note(message="set here", origin=FLAG)
@@ -43,7 +44,8 @@ def told(
             [told(HERE, "no", SET), told(THERE, "two", SET)],
             [(SET, Note(message="two", origin=THERE))],
         ),
-        ([told(HERE), told(HERE, "two")], [(Note(message="two"),)]),
+        ([told(HERE), told(HERE, "two")], [(), ()]),
+        ([told(WIDE), told(WIDE, "two")], [(Note(message="two"),)]),
         ([told(HERE), told(THERE, "two")], [(), ()]),
         ([told(None), told(None, "two")], [(), ()]),
         ([told(FLAG), told(FLAG, code="PL002")], [(), ()]),
@@ -87,7 +89,6 @@ _LISTS: Final = {"stage_id": 0, "numa_bind_nodes": [0], "numa_bind_cpus": ["0"]}
         ("personaplex", None, "--model-runner v2", ["PL088"]),
         ("personaplex", None, "--gpu-memory-utilization 0.05", ["PL130"]),
         ("diffusers/flux", None, "--ulysses-mode strict --ulysses-a2a-permute", ["AX012"]),
-        ("diffusers/flux", None, "--diffusion-attention-backend SDPA", ["PL096"]),
     ],
 )
 def test_one_mistake_gives_one_finding(

@@ -96,8 +96,9 @@ def test_a_flag_that_reached_every_stage_is_taken_back_where_it_does_not_fit() -
     }
     twelve = replace(given, devices=replace(five, count=12))
     assert suggested(twelve) == {"mid": {"devices": "4,5,6,7"}, "tail": {"devices": "8,9,10,11"}}
-    (text,) = helped(given)
-    assert text.count("this would fit") == 1
+    first, second = helped(given)
+    assert "this would fit" in first
+    assert "this would fit" not in second
 
 
 def test_two_factors_too_many_become_one() -> None:

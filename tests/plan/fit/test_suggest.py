@@ -190,6 +190,26 @@ def test_an_axis_without_a_field_is_left_as_it_is() -> None:
     assert suggested(given) == {"thinker": {"tensor_parallel_size": 1}}
 
 
+def test_of_many_stages_with_devices_one_or_all_are_freed() -> None:
+    """Not every choice of them: a message should not take long."""
+    names = ("a", "b", "c", "d", "e")
+    model = pipeline(*(stage(number, name) for number, name in enumerate(names)))
+    places = {name: str(number) for number, name in enumerate(names)}
+    said = {
+        name: Said(axes=[axis("tp", 2)] if name == "c" else [], fields={"devices": places[name]})
+        for name in names
+    }
+    given = request(model, said, devices=Devices(kind="big", count=8, memory_bytes=None))
+    assert suggested(given) == {"c": {"devices": "2,5"}}
+
+
+def test_an_axis_with_a_switch_is_switched_off() -> None:
+    """Rather than kept with one rank, where that keeps more of what was asked for."""
+    axes = [axis("hsdp", 2), axis("tp", 4)]
+    given = asked(PICTURE, WAN, said={"thinker": Said(axes=axes)})
+    assert suggested(given) == {"thinker": {"use_hsdp": False}}
+
+
 def test_other_mistakes_are_corrected_first() -> None:
     """No layout answers an engine that does not exist."""
     said = {"thinker": Said(axes=[axis("tp", 3)], fields={"engine": "steam"})}

@@ -204,9 +204,8 @@ def test_of_many_stages_with_devices_one_or_all_are_freed() -> None:
 
 
 def test_an_axis_with_a_switch_is_switched_off() -> None:
-    """Rather than kept with one rank, where that keeps more of what was asked for."""
-    axes = [axis("hsdp", 2), axis("tp", 4)]
-    given = asked(PICTURE, WAN, said={"thinker": Said(axes=axes)})
+    """Rather than kept with one rank."""
+    given = asked(PICTURE, WAN, count=1, said={"thinker": Said(axes=[axis("hsdp", 8)])})
     assert suggested(given) == {"thinker": {"use_hsdp": False}}
 
 

@@ -54,7 +54,7 @@ class ReplicaHealth:
     step_s: float
     """For how long its engine had been in one step when it last answered; `0` while it sleeps."""
     num_missed: int
-    """Seconds, about, since a question that it has not answered yet; `0` when it has."""
+    """Questions that it was spared because it has not answered the one before."""
     reason: str | None
     """Why it is not serving, when it is not; the last lines that it wrote included."""
 

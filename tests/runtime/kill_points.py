@@ -114,7 +114,10 @@ async def in_the_middle(started: Started, stage: str) -> None:
 async def while_its_consumer_sleeps(started: Started, stage: str, point: str) -> None:
     """Killed when it has to pause, or may go on again; the caller is the consumer of the last."""
     consumer = NAMES.index(stage) + 1
-    params: dict[str, dict[str, object]] = {"thinker": {"num_outputs": 20, "output_bytes": 20_000}}
+    size = 1_000_000 if consumer == len(NAMES) else 20_000  # the caller's arena is larger
+    params: dict[str, dict[str, object]] = {
+        "thinker": {"num_outputs": 20, "output_bytes": size, "delay_steps": 300}
+    }
     params[stage] = {**params.get(stage, {}), "kill_at": point}
     watch = Watch()
     replica = idle_one(started, stage)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +22,11 @@ import pytest
 from stagemesh.errors import StageFailedError
 from stagemesh.runtime.outputs import OmniResult
 from stagemesh.testing.connector_conformance import open_fds
-from tests.runtime import kill_points
-from tests.runtime.started import WAIT_S, Started
+from tests.runtime import caller_points, kill_points
+from tests.runtime.started import WAIT_S, Started, wait_for_exit
 
 SHORT: Final = "talker"
+SHORT_CALLER: Final = ("spawned one", "restarting")
 STAGES: Final = [
     pytest.param(name, marks=[pytest.mark.slow] if name == SHORT else [pytest.mark.nightly])
     for name in kill_points.NAMES
@@ -121,6 +125,30 @@ def test_a_death_on_the_way_down_stops_nothing(point: str) -> None:
     assert host() == before
 
 
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(
+            point, marks=[pytest.mark.slow if point in SHORT_CALLER else pytest.mark.nightly]
+        )
+        for point in caller_points.POINTS
+    ],
+)
+def test_the_death_of_the_caller_ends_everything(point: str, tmp_path: Path) -> None:
+    """Wherever it was: no stage outlives it, those included that were just being started."""
+    record = tmp_path / "pids"
+    before = host()
+    command = [sys.executable, "-m", "tests.runtime.caller_points", point, str(record)]
+    caller = subprocess.run(command, timeout=WAIT_S, check=False)
+    assert caller.returncode == -signal.SIGKILL
+    pids = [int(line) for line in record.read_text(encoding="ascii").split()]
+    assert pids
+    for pid in pids:
+        wait_for_exit(pid)
+    assert host() == before
+
+
 def test_there_are_twenty_points() -> None:
-    """As many as were promised."""
+    """As many as were promised, for each kind of process."""
     assert len([*kill_points.STARTS, *kill_points.RUNS, *kill_points.STOPS]) == 20
+    assert len(caller_points.POINTS) == 20

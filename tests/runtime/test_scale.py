@@ -93,7 +93,7 @@ def test_a_new_replica_that_does_not_come_up_changes_nothing() -> None:
             with pytest.raises(StartupError, match="`talker` replica `1` failed") as caught:
                 await started.omni._supervisor.scale(replace(wide, stages=stages), 1.0)
             assert caught.value.stage == "talker"
-            with pytest.raises(DiagnosticError, match="RT030"):
+            with pytest.raises(DiagnosticError, match="RT040"):
                 await started.omni.scale("talker", 0)
             assert started.omni.pids == pids
             assert (await started.omni.run("hi")).text == "hi#0hi#1hi#2"
@@ -165,10 +165,10 @@ def test_new_replicas_share_devices_where_memory_leaves_room() -> None:
 @pytest.mark.parametrize(
     ("changes", "num_replicas", "told"),
     [
-        ({}, 0, "RT030"),
-        ({}, True, "RT030"),
-        ({}, 10**9, "RT030"),
-        ({"setup": StageSetup(numa=NumaPlan(binds="engine", replicas=((),)))}, 2, "RT031"),
+        ({}, 0, "RT040"),
+        ({}, True, "RT040"),
+        ({}, 10**9, "RT040"),
+        ({"setup": StageSetup(numa=NumaPlan(binds="engine", replicas=((),)))}, 2, "RT041"),
         ({"setup": StageSetup(share=SharePlan(share=0.6, memory_bytes=None))}, 9, "PL015"),
         (
             {"values": {"devices": ValuePlan(value="0,1", layer="deploy", origin="deploy.yaml")}},

@@ -83,7 +83,7 @@ def test_a_stage_is_scaled_up_and_down_while_it_serves(
     assert server.post({"prompt": "hi"})[0] == 200
 
 
-@pytest.mark.parametrize(("stage", "replicas"), [("three", "1"), ("one", "0"), ("one", "10000")])
+@pytest.mark.parametrize(("stage", "replicas"), [("three", "1"), ("one", "0"), ("one", "10001")])
 def test_what_the_server_refuses_is_told_here(
     flag: list[str], stage: str, replicas: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,9 +84,9 @@ def _of_axis(item: StackedAxis, engine: EngineSpec) -> Iterator[str]:
     if axis.role is WorldRole.NO_RANKS:
         yield f"the runtime does not execute `{axis.name}` yet"
     elif axis.role is WorldRole.MULTIPLIES_REPLICAS:
-        is_routed = item.size > 1 and isinstance(routing, RouteByStage)
-        if is_routed and routing.policy not in ROUTED_POLICIES:
-            yield f"the runtime does not route by `{routing.policy.value}` yet"
+        policy = routing.policy if isinstance(routing, RouteByStage) else None
+        if item.size > 1 and policy is not None and policy not in ROUTED_POLICIES:
+            yield f"the runtime does not route by `{policy.value}` yet"
     elif item.is_asked_for and axis.name not in engine.executes:
         yield f"engine `{engine.name}` does not execute `{axis.name}` yet"
 

@@ -201,7 +201,7 @@ class Frontend:
             self.hold(where)
             self._on_lost(where, reason)  # and `down` comes once the process has been reaped
 
-        connector = Connector.to_caller()
+        connector = Connector.to_caller(sock)
         stream = Stream(sock, on_message, on_eof, bulk_limit=connector.bulk_limit)
         peer = Peer(stream=stream)
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)

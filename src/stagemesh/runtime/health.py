@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from stagemesh.spec.frozen import frozen
@@ -54,7 +55,9 @@ class ReplicaHealth:
     step_s: float
     """For how long its engine had been in one step when it last answered; `0` while it sleeps."""
     num_missed: int
-    """Seconds, about, since a question that it has not answered yet; `0` when it has."""
+    """Questions that it was spared because it has not answered the one before."""
+    values: Mapping[str, object]
+    """What its own start has decided for its stage, such as the engine; empty before it is up."""
     reason: str | None
     """Why it is not serving, when it is not; the last lines that it wrote included."""
 

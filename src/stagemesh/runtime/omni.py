@@ -20,6 +20,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.health import Health, SystemState
+from stagemesh.runtime.launchers.choose import launcher_of
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
 from stagemesh.runtime.params import RequestRules, SamplingParams
@@ -97,7 +98,7 @@ class AsyncOmni:
             timeout_s = timeout_s if each_s is None else min(timeout_s, each_s)
         if found := check_timeout(timeout_s):
             raise DiagnosticError(found)
-        self._supervisor = Supervisor(self.plan)
+        self._supervisor = Supervisor(self.plan, launcher_of(self.plan))
         callers = await self._supervisor.start(timeout_s)
         self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
         self._supervisor.watch(self._frontend)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
-from stagemesh.runtime.process import Incarnation, StageProcess
+from stagemesh.runtime.process import Incarnation, Process
 from stagemesh.spec.frozen import frozen
 
 
@@ -52,7 +52,7 @@ class Member:
     restarts: Restarts
     state: ReplicaState = ReplicaState.STARTING
     num_restarts: int = 0
-    process: StageProcess | None = None
+    process: Process | None = None
     is_introduced: bool = False
     """Whether its present process knows its neighbours, so that new ones are to be introduced."""
     has_left: bool = False
@@ -70,7 +70,7 @@ class Member:
         )
 
     @property
-    def running(self) -> StageProcess | None:
+    def running(self) -> Process | None:
         """Its process, when it has one that lives."""
         return self.process if self.process is not None and self.process.alive else None
 
@@ -85,5 +85,6 @@ class Member:
             num_restarts=self.num_restarts,
             step_s=0.0 if process is None else process.pulse.step_s,
             num_missed=0 if process is None else process.pulse.missed,
+            values={} if process is None else process.values,
             reason=self.reason,
         )

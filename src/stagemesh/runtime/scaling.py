@@ -37,12 +37,12 @@ def scaled(plan: Plan, name: object, num_replicas: object) -> Plan:
         raise DiagnosticError([Diagnostic(code="RT001", message=message, help=help_text)])
     if type(num_replicas) is not int or not 0 < num_replicas <= _MOST:
         message = f"a stage has `1` to `{_MOST}` replicas: got `{num_replicas!r:.40}`"
-        raise DiagnosticError([Diagnostic(code="RT030", message=message)])
+        raise DiagnosticError([Diagnostic(code="RT040", message=message)])
     bound = _bound(plan, stage)
     if bound is not None and num_replicas != len(stage.replicas):
         message = f"the replicas of `{stage.name}` stay as many as they are: {bound}"
         help_text = "start the system again with as many as you want"
-        raise DiagnosticError([Diagnostic(code="RT031", message=message, help=help_text)])
+        raise DiagnosticError([Diagnostic(code="RT041", message=message, help=help_text)])
     placed = _placed(plan, stage, num_replicas)
     kept = stage.replicas[:num_replicas]
     joining = tuple(

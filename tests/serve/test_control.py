@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import stagemesh.cli._top
 from stagemesh.cli._main import main
 from stagemesh.serve.sockets import listen_at
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
@@ -56,7 +55,7 @@ def test_top_watches_until_it_is_interrupted(
         if len(looks) == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(stagemesh.cli._top.time, "sleep", sleep)
+    monkeypatch.setattr("stagemesh.cli._top.time.sleep", sleep)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -114,7 +113,7 @@ def test_the_only_server_needs_no_name(
 ) -> None:
     """It is found by its control socket; here it never answers, which has a deadline."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(stagemesh.cli._top, "_WAIT_S", 0.1)
+    monkeypatch.setattr("stagemesh.cli._top._WAIT_S", 0.1)
     with listen_at(tmp_path / "stagemesh" / "8000.sock"):
         assert main(["top"]) == 1
     assert "error[CL032]" in capsys.readouterr().err

@@ -17,9 +17,15 @@ from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
+from stagemesh.runtime.checks import (
+    check_prompt,
+    check_queue_limit,
+    check_runnable,
+    check_timeout,
+)
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.health import Health, SystemState
+from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
 from stagemesh.runtime.params import RequestRules, SamplingParams
@@ -50,9 +56,13 @@ class AsyncOmni:
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        queue_limit: int | None = None,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is; nothing is started yet.
+
+        `queue_limit` requests are taken on beyond those that the first stage can serve at a time,
+        and further ones end with `OverloadedError`; `None` takes on all.
 
         `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
         `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
@@ -68,8 +78,9 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
-        if found := check_runnable(self.plan):
+        if found := check_runnable(self.plan) + check_queue_limit(queue_limit):
             raise DiagnosticError(found)
+        self._queue_limit = queue_limit
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
@@ -99,7 +110,8 @@ class AsyncOmni:
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan)
         callers = await self._supervisor.start(timeout_s)
-        self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
+        lost, limit = self._supervisor.lost, self._queue_limit
+        self._frontend = Frontend(self.plan, callers, lost, queue_limit=limit)
         self._supervisor.watch(self._frontend)
 
     def health(self) -> Health:
@@ -157,13 +169,14 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> AsyncGenerator[OmniOutput, None]:
         """Give outputs as they appear; leaving the iteration cancels the request everywhere.
 
-        `sampling_params` are by stage name. Raises `DiagnosticError` for what is wrong with the
-        request, and `RequestError` when it fails.
+        `sampling_params` are by stage name, `route` says what a stage may route it by. Raises
+        `DiagnosticError` for what is wrong with the request, and `RequestError` when it fails.
         """
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, route)
         running = self._open(call)
         try:
             async for output in running:
@@ -179,9 +192,10 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> OmniResult:
         """Like `generate`, but wait for the end and return everything together."""
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, route)
         running = self._open(call)
         try:
             return await running.result()
@@ -229,8 +243,10 @@ class AsyncOmni:
         request_id: str | None,
         timeout_s: float | None,
         on_progress: OnProgress | None,
+        route: RouteHints | None,
     ) -> Call:
-        found = check_prompt(prompt) + check_timeout(timeout_s)
+        route = RouteHints() if route is None else route
+        found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route)
         given = {} if sampling_params is None else sampling_params
         params = self._rules.merge(given, found)
         return Call(
@@ -239,6 +255,7 @@ class AsyncOmni:
             params=params,
             timeout_s=timeout_s,
             on_progress=on_progress,
+            route=route,
         )
 
 
@@ -253,6 +270,7 @@ class Omni:
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        queue_limit: int | None = None,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is, and start it; arguments as of `AsyncOmni`.
@@ -265,6 +283,7 @@ class Omni:
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
             devices=devices,
+            queue_limit=queue_limit,
             **fields,
         )
         self._thread = LoopThread()

@@ -12,13 +12,24 @@ from stagemesh.spec.reference import resolve
 
 if TYPE_CHECKING:
     from stagemesh.runtime.audio import Audio
+    from stagemesh.runtime.hints import RouteHints
     from stagemesh.runtime.omni import AsyncOmni, Omni
     from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageReport
 
-__all__ = ["AsyncOmni", "Audio", "Omni", "OmniOutput", "OmniResult", "StageProgress", "StageReport"]
+__all__ = [
+    "AsyncOmni",
+    "Audio",
+    "Omni",
+    "OmniOutput",
+    "OmniResult",
+    "RouteHints",
+    "StageProgress",
+    "StageReport",
+]
 
 _OUTPUTS = dict.fromkeys(("OmniOutput", "OmniResult", "StageProgress", "StageReport"), "outputs")
-_PUBLIC = {"AsyncOmni": "omni", "Audio": "audio", "Omni": "omni", **_OUTPUTS}
+_RUNNING = {"AsyncOmni": "omni", "Audio": "audio", "Omni": "omni", "RouteHints": "hints"}
+_PUBLIC = {**_RUNNING, **_OUTPUTS}
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,8 @@ StagemeshError
 ├── RequestError          one request failed; others go on
 │   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
 │   ├── StageFailedError      a stage reported a failure or its process died
-│   └── DeadlineError         the request's deadline passed
+│   ├── DeadlineError         the request's deadline passed
+│   └── OverloadedError       too many requests run or wait: try again later
 └── ClosedError           the object was used after `close`
 
 Each has a stable `code`, as diagnostics have; the message is its first line, and what follows are
@@ -112,6 +113,18 @@ class DeadlineError(RequestError):
 
     code = "RT014"
     help = "give it more time with `--timeout` or `timeout_s`, or ask for less"
+
+
+class OverloadedError(RequestError):
+    """As many requests run or wait as may; `retry_after_s` says when one of them is likely done."""
+
+    code = "RT016"
+    help = "send it again later, or run more replicas of the first stage"
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        """Trying again can always help."""
+        self.retry_after_s = retry_after_s
+        super().__init__(message, retryable=True)
 
 
 class ClosedError(StagemeshError):

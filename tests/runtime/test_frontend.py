@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from stagemesh.spec.payload import Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S
 
-PLAN = fake_plan(three_stages())
+# Without outputs to the caller, whose chunks only a real stage can send.
+PLAN = fake_plan([replace(stage, final=None) for stage in three_stages()])
 THINKER, TALKER, VOCODER = (ReplicaId(stage=stage, replica=0) for stage in range(3))
 KEY = Key(rid="r", epoch=1)
 FINISHED = Finished(key=KEY, units={}, seconds=0.0, first_output_s=None)

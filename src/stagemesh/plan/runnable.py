@@ -16,7 +16,6 @@ from stagemesh.plan.values import EdgePlan
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.hooks import LayerHookSpec
-from stagemesh.spec.patterns import ROUTED_POLICIES, RouteByStage
 
 _DECIDED: Final = frozenset(
     {
@@ -77,16 +76,14 @@ def _of_stage(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
 
 
 def _of_axis(item: StackedAxis, engine: EngineSpec) -> Iterator[str]:
-    axis, routing = item.axis, item.routing
+    axis = item.axis
     for spec in item.given_bindings:
         bound = spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id
         yield f"engine `{engine.name}` does not bind `{bound}` of `{axis.name}` yet"
     if axis.role is WorldRole.NO_RANKS:
         yield f"the runtime does not execute `{axis.name}` yet"
     elif axis.role is WorldRole.MULTIPLIES_REPLICAS:
-        policy = routing.policy if isinstance(routing, RouteByStage) else None
-        if item.size > 1 and policy is not None and policy not in ROUTED_POLICIES:
-            yield f"the runtime does not route by `{policy.value}` yet"
+        return  # the router carries out every policy
     elif item.is_asked_for and axis.name not in engine.executes:
         yield f"engine `{engine.name}` does not execute `{axis.name}` yet"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
@@ -39,6 +39,15 @@ def check_timeout(timeout_s: object, origin: Origin | None = None) -> list[Diagn
         return []  # which NaN is not
     message = f"the time limit must be above 0 seconds: `{timeout_s}`"
     return [Diagnostic(code="RT007", message=message, origin=origin)]
+
+
+def check_queue_limit(limit: object) -> list[Diagnostic]:
+    """Say what is wrong with a number of requests that may wait; `None` is any number."""
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    if limit is None or (is_number and cast("int", limit) >= 0):
+        return []
+    message = f"`queue_limit` is a whole number of at least 0, or `None`: got `{limit!r:.40}`"
+    return [Diagnostic(code="RT018", message=message)]
 
 
 def check_runnable(plan: Plan) -> list[Diagnostic]:

@@ -11,21 +11,21 @@ import functools
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from stagemesh.errors import (
     ClosedError,
-    DeadlineError,
     InvalidRequestError,
     StageFailedError,
     StagemeshError,
 )
 from stagemesh.plan.values import Plan
-from stagemesh.runtime import messages
-from stagemesh.runtime.core.request import Action, End, Release, RequestMachine, SendCancel
-from stagemesh.runtime.core.router import Router
+from stagemesh.runtime.core.actions import Action, Ask, Begin, Ended, Settled
+from stagemesh.runtime.core.actions import Cancel as CancelAt
+from stagemesh.runtime.core.dispatcher import Dispatcher
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.hints import routing_keys
 from stagemesh.runtime.messages import (
     Ack,
     Attached,
@@ -38,25 +38,26 @@ from stagemesh.runtime.messages import (
     Message,
     Progress,
     ProtocolError,
-    Submit,
 )
 from stagemesh.runtime.outputs import OmniOutput, StageState
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running, Seat
+from stagemesh.runtime.shapes import shapes_of, slots_of, window_of
 from stagemesh.runtime.stream import Stream
-from stagemesh.spec.patterns import Policy
+from stagemesh.runtime.submits import check_sendable, submits_of
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class _Live:
-    """A request that some replica still holds."""
+    """A request that is not settled."""
 
-    machine: RequestMachine
-    route: Mapping[int, int]
+    call: Call
     running: Running
-    deadline: asyncio.TimerHandle | None = None
+    ticket: int
+    key: Key | None = None
+    route: Mapping[int, int] = field(default_factory=dict)
 
 
 class Frontend:
@@ -67,17 +68,20 @@ class Frontend:
         plan: Plan,
         callers: Mapping[ReplicaId, socket.socket],
         on_lost: Callable[[ReplicaId, str | None], None],
+        *,
+        queue_limit: int | None = None,
     ) -> None:
-        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why."""
+        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why.
+
+        `queue_limit` requests are taken on beyond the slots of the entry stage; `None` for all.
+        """
         self._plan: Final = plan
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._routers = {
-            stage.stage_id: Router(len(stage.replicas), Policy(stage.policy))
-            for stage in plan.stages
-        }
+        self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=queue_limit)
         self._live: dict[str, _Live] = {}
-        self._epoch = 0
+        self._tickets = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._draining = False
         self._waits: list[tuple[ReplicaId | None, asyncio.Future[None]]] = []
@@ -92,44 +96,41 @@ class Frontend:
 
     @property
     def in_flight(self) -> Mapping[int, tuple[int, ...]]:
-        """Requests bound to each replica, by stage id."""
-        return {stage: router.in_flight for stage, router in self._routers.items()}
+        """What is bound to each replica, by stage id."""
+        return {
+            stage: tuple(count for _, count in sorted(bindings.router.backlog.items()))
+            for stage, bindings in self._dispatcher.bindings.items()
+        }
 
     def open(self, call: Call) -> Running:
-        """Submit a request to one replica of every stage.
+        """Take a request on, and submit it to one replica of every stage once there is room.
 
-        Raises `InvalidRequestError` for a name in use or a prompt that cannot be carried, and
-        `StageFailedError` when a stage has no replica left.
+        Raises `InvalidRequestError` for a name in use or what cannot be carried, `OverloadedError`
+        when too many run or wait, and `StageFailedError` when a stage has no replica left.
         """
         if self._closed or self._draining:
             why = "is closed" if self._closed else "takes no more requests: it is shutting down"
             raise ClosedError(f"the system {why}")
-        if call.request_id in self._live:
-            raise InvalidRequestError(f"request `{call.request_id}` is still running")
-        if not 0 < len(call.request_id) <= messages.MAX_NAME:
-            raise InvalidRequestError(f"a request's name has 1 to {messages.MAX_NAME} characters")
-        self._epoch += 1
-        key = Key(rid=call.request_id, epoch=self._epoch)
-        route = self._route()
+        name = call.request_id
+        check_sendable(self._plan, call)
+        ask = Ask(
+            name=name,
+            keys=routing_keys(name, call.prompt, call.route),
+            cost=call.route.cost,
+            parent=call.route.follows,
+            timeout_s=call.timeout_s,
+        )
+        actions = self._dispatcher.open(ask, self._loop.time())
+        self._tickets += 1
+        # by ticket: a request and its live record must not hold each other once they are forgotten
+        running = Running(call, functools.partial(self._leave, name, self._tickets))
+        self._live[name] = _Live(call=call, running=running, ticket=self._tickets)
         try:
-            submits = self._submits(key, route, call)
+            self._act(actions)
         except BaseException:
-            self._release(route)
+            self._leave(name, self._tickets)  # nobody else holds it: its slots would stay taken
             raise
-        seats = {
-            stage.stage_id: Seat(stage=stage.name, replica=route[stage.stage_id])
-            for stage in self._plan.stages
-        }
-        machine = RequestMachine(route)
-        # by key: a request and its live record must not hold each other once they are forgotten
-        running = Running(key, call, seats, functools.partial(self._leave, key))
-        live = _Live(machine=machine, route=route, running=running)
-        self._live[key.rid] = live
-        try:
-            self._begin(live, submits, call)
-        except BaseException:
-            self._leave(key)  # nobody else holds it: without this its slots stay taken
-            raise
+        self._set_timer()
         return running
 
     def up(self, where: ReplicaId, caller: socket.socket) -> None:
@@ -138,16 +139,15 @@ class Frontend:
             caller.close()
         else:
             self._attach(where, caller)
-            self._routers[where.stage].join(where.replica)
 
     def hold(self, where: ReplicaId) -> None:
         """Give a replica nothing more for now; what it has goes on."""
-        self._routers[where.stage].leave(where.replica)
+        self._act(self._dispatcher.retired(where.stage, where.replica, self._loop.time()))
 
     def resume(self, where: ReplicaId) -> None:
         """A replica that was held takes requests again."""
         if where in self._peers:
-            self._routers[where.stage].join(where.replica)
+            self._dispatcher.resumed(where.stage, where.replica)
 
     def down(self, where: ReplicaId, reason: str) -> None:
         """A replica is gone: what it still held fails, and it gets nothing more."""
@@ -157,24 +157,24 @@ class Frontend:
             peer.stream.read_rest()  # what had ended there before is not failed by the death
             del self._peers[where]
             peer.close()
-        told = [self._failed(live, where, reason) for live in self._bound(where)]
-        if not any(told):
+        actions = self._left(where, reason)
+        if not any(isinstance(action, Ended) and action.stage is not None for action in actions):
             _log.warning("%s", reason)  # no request tells of it
 
     def expel(self, where: ReplicaId) -> None:
         """A replica leaves, and has had its time: what is still bound to it is cancelled."""
-        for live in self._bound(where):
-            told = f"{self._name_of(where)} left before the request was done"
-            self._cancel(live, self._error(live, where, told))
+        for name in self._bound(where):
+            self._end(name, self._error(name, where, "left before the request was done"))
 
     def leave(self, where: ReplicaId) -> None:
         """Close the stream to a replica of which nothing more is wanted."""
         peer = self._peers.pop(where, None)
         if peer is not None:
             peer.close()
+        self._left(where, f"{self._name_of(where)} has left")
 
     def drain(self) -> None:
-        """Take no more requests; those that run go on."""
+        """Take no more requests; those that run or wait go on."""
         self._draining = True
 
     def idle(self, where: ReplicaId | None = None) -> asyncio.Future[None]:
@@ -187,8 +187,10 @@ class Frontend:
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
         self._closed = True
-        for live in list(self._live.values()):
-            self._cancel(live, ClosedError("the system was closed while the request ran"))
+        for name in self._dispatcher.names:
+            self._end(name, ClosedError("the system was closed while the request ran"))
+        if self._timer is not None:
+            self._timer.cancel()
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -207,10 +209,20 @@ class Frontend:
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
         self._peers[where] = peer
+        stage = self._plan.stage(where.stage)
+        slots = slots_of(stage) or 1
+        self._dispatcher.joined(where.stage, where.replica, slots, window_of(stage))
 
-    def _bound(self, where: ReplicaId) -> list[_Live]:
+    def _left(self, where: ReplicaId, reason: str) -> list[Action]:
+        stage, now = where.stage, self._loop.time()
+        actions = self._dispatcher.left(stage, where.replica, reason, now)
+        self._act(actions)
+        return actions
+
+    def _bound(self, where: ReplicaId) -> list[str]:
         """Requests that go through a replica, whether they are done there or not."""
-        return [live for live in self._live.values() if live.route[where.stage] == where.replica]
+        route = self._dispatcher.route
+        return [name for name in self._live if route(name).get(where.stage) == where.replica]
 
     def _tell_idle(self) -> None:
         for where, future in self._waits:
@@ -222,48 +234,17 @@ class Frontend:
     def _name_of(self, where: ReplicaId) -> str:
         return f"stage `{self._plan.stage(where.stage).name}` replica `{where.replica}`"
 
-    def _route(self) -> dict[int, int]:
-        """Bind a replica of every stage, or none at all."""
-        route: dict[int, int] = {}
-        for stage in self._plan.stages:
-            replica = self._routers[stage.stage_id].pick()
-            if replica is None:
-                self._release(route)
-                raise StageFailedError(
-                    f"stage `{stage.name}` has no replica left", stage=stage.name, retryable=True
-                )
-            route[stage.stage_id] = replica
-        return route
-
-    def _release(self, route: Mapping[int, int]) -> None:
-        for stage, replica in route.items():
-            self._routers[stage].release(replica)
-
-    def _submits(self, key: Key, route: Mapping[int, int], call: Call) -> dict[int, bytes]:
-        """Encode what each stage is told, consumers first, so that all is known to be sendable."""
-        submits = {}
-        for stage in reversed(self._plan.stages):
-            targets = {
-                edge.target: route[edge.target]
-                for edge in self._plan.edges
-                if edge.source == stage.stage_id
-            }
-            params = dict(call.params.get(stage.stage_id, {}))
-            submit = Submit(key=key, params=params, targets=targets)
-            try:
-                submits[stage.stage_id] = messages.encode(submit)
-            except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:
-                raise InvalidRequestError(f"the request cannot be sent: {error}") from error
-        return submits
-
-    def _begin(self, live: _Live, submits: Mapping[int, bytes], call: Call) -> None:
-        """Start the clock, then tell the stages, and give the prompt to those that take it."""
-        key = live.running.key
-        if call.timeout_s is not None:
-            live.deadline = self._loop.call_later(call.timeout_s, self._late, live, call.timeout_s)
-        for stage in live.route:
-            live.running.progress(stage, StageState.WAITING, {})
-        for stage, submit in submits.items():
+    def _begin(self, begin: Begin) -> None:
+        """Tell the stages, and give the prompt to those that take it."""
+        live = self._live[begin.name]
+        key = live.key = Key(rid=begin.name, epoch=begin.epoch)
+        live.route = dict(begin.route)
+        seats = {
+            stage.stage_id: Seat(stage=stage.name, replica=live.route[stage.stage_id])
+            for stage in self._plan.stages
+        }
+        live.running.begin(seats)
+        for stage, submit in submits_of(self._plan, key, live.route, live.call).items():
             peer = self._peer(live, stage)
             if peer is not None:  # else it has died, which ends the request in its own way
                 peer.stream.send_frame(submit)
@@ -271,10 +252,10 @@ class Frontend:
             peer = self._peer(live, planned.stage_id)
             if not planned.input_sources and peer is not None and peer.out is not None:
                 try:
-                    peer.out.send(key, call.prompt, last=True)
+                    peer.out.send(key, live.call.prompt, last=True)
                 except ValueError as refusal:
-                    told = f"the prompt cannot be carried: {refusal}"
-                    raise InvalidRequestError(told) from refusal
+                    self._refused(begin.name, refusal)
+                    return
 
     def _peer(self, live: _Live, stage: int) -> Peer | None:
         return self._peers.get(ReplicaId(stage=stage, replica=live.route[stage]))
@@ -303,32 +284,35 @@ class Frontend:
                 live.running.progress(where.stage, StageState.RUNNING, message.units)
             case Finished():
                 live.running.finished(where.stage, message)
-                self._act(live, live.machine.finished(where.stage))
+                key, now = message.key, self._loop.time()
+                self._act(self._dispatcher.finished(key.rid, key.epoch, where.stage, now))
             case Failed(invalid=True):
                 name = self._plan.stage(where.stage).name
                 told = f"{self._name_of(where)}: {message.message}"
                 error = InvalidRequestError(told, stage=name, replica=where.replica)
-                self._fail(live, where, error)
+                self._failed(where, message.key, error)
             case Failed():
-                self._failed(live, where, f"{self._name_of(where)} failed: {message.message}")
+                told = f"{self._name_of(where)} failed: {message.message}"
+                self._failed(where, message.key, told)
             case Cancelled():
-                self._failed(live, where, f"it was dropped by {self._name_of(where)}")
+                self._failed(where, message.key, f"it was dropped by {self._name_of(where)}")
 
     def _output(self, where: ReplicaId, edge: EdgeIn, chunk: Chunk, attached: Attached) -> None:
         live = self._find(chunk.key)
-        if live is None or not live.machine.output():
+        machine = None if live is None else self._dispatcher.machine(chunk.key.rid)
+        if live is None or machine is None or not machine.running:
             edge.discard(chunk, attached)
             return
+        name, stage = chunk.key.rid, self._plan.stage(where.stage)
         try:
             payload = edge.take(chunk, attached)
-        except ValueError as error:
-            name = self._plan.stage(where.stage).name
-            told = f"an output of {self._name_of(where)} was refused: {error}"
-            self._cancel(live, StageFailedError(told, stage=name, replica=where.replica))
+        except ValueError as refusal:
+            self._end(name, self._error(name, where, f"has put out what is refused: {refusal}"))
             return
-        stage = self._plan.stage(where.stage)
+        fault = machine.output(where.stage, chunk.seq, last=chunk.last)
+        assert fault is None, f"the edge has checked the order: {fault}"
         output = OmniOutput(
-            request_id=chunk.key.rid,
+            request_id=name,
             stage=stage.name,
             kind=stage.final_output_type or "",
             payload=payload.copied(),
@@ -339,77 +323,80 @@ class Frontend:
 
     def _sent(self, key: Key, error: ValueError | None) -> None:
         """A prompt that had to wait for room has gone, or was refused."""
-        live = self._find(key)
-        if live is not None and error is not None:
-            self._cancel(live, InvalidRequestError(f"the prompt cannot be carried: {error}"))
+        if self._find(key) is not None and error is not None:
+            self._refused(key.rid, error)
+
+    def _refused(self, name: str, error: ValueError) -> None:
+        self._end(name, InvalidRequestError(f"the prompt cannot be carried: {error}"))
 
     def _find(self, key: Key) -> _Live | None:
         live = self._live.get(key.rid)
-        return live if live is not None and live.running.key == key else None
+        return live if live is not None and live.key == key else None
 
-    def _error(self, live: _Live, where: ReplicaId, told: str) -> StageFailedError:
+    def _error(self, name: str, where: ReplicaId, told: str) -> StageFailedError:
+        machine = self._dispatcher.machine(name)
         return StageFailedError(
-            told,
+            f"{self._name_of(where)} {told}",
             stage=self._plan.stage(where.stage).name,
             replica=where.replica,
-            retryable=not live.machine.has_output,
+            retryable=machine is None or not machine.has_output,
         )
 
-    def _failed(self, live: _Live, where: ReplicaId, told: str) -> bool:
-        return self._fail(live, where, self._error(live, where, told))
+    def _failed(self, where: ReplicaId, key: Key, error: str | StagemeshError) -> None:
+        """A stage has failed a request, or has forgotten it."""
+        now = self._loop.time()
+        self._act(self._dispatcher.failed(key.rid, key.epoch, where.stage, error, now))
 
-    def _fail(self, live: _Live, where: ReplicaId, error: StagemeshError) -> bool:
-        """A stage has failed a request; whether that is what ends it for its user."""
-        actions = live.machine.failed(where.stage, error)
-        is_told = any(isinstance(action, End) for action in actions)
-        if is_told:
-            live.running.progress(where.stage, StageState.FAILED, {})
-        self._act(live, actions)
-        return is_told
+    def _leave(self, name: str, ticket: int) -> None:
+        live = self._live.get(name)
+        if live is not None and live.ticket == ticket:
+            self._end(name, ClosedError("the request was left"))
 
-    def _late(self, live: _Live, timeout_s: float) -> None:
-        """The deadline has passed; the first stage that has not finished is named."""
-        stage = live.machine.owing[0]
-        where = ReplicaId(stage=stage, replica=live.route[stage])
-        name = self._plan.stage(stage).name
-        told = f"request `{live.running.key.rid}` not done after {timeout_s:g} s"
-        told += f" by {self._name_of(where)}"
-        self._cancel(live, DeadlineError(told, stage=name, replica=where.replica))
+    def _end(self, name: str, error: StagemeshError) -> None:
+        self._act(self._dispatcher.leave(name, error, self._loop.time()))
 
-    def _leave(self, key: Key) -> None:
-        live = self._find(key)
-        if live is not None:
-            self._cancel(live, ClosedError("the request was left"))
+    def _set_timer(self) -> None:
+        """Wake up at the next deadline."""
+        at = self._dispatcher.next_deadline
+        if self._timer is not None and (at is None or self._timer.when() != at):
+            self._timer.cancel()
+            self._timer = None
+        if at is not None and self._timer is None and not self._closed:
+            self._timer = self._loop.call_at(at, self._tick)
 
-    def _cancel(self, live: _Live, error: StagemeshError) -> None:
-        self._act(live, live.machine.cancel(error))
+    def _tick(self) -> None:
+        self._timer = None
+        self._act(self._dispatcher.tick(self._loop.time()))
+        self._set_timer()
 
-    def _act(self, live: _Live, actions: Iterable[Action]) -> None:
-        key = live.running.key
+    def _act(self, actions: Iterable[Action]) -> None:
+        """Carry out what the dispatcher says, in order."""
         for action in actions:
+            live = self._live[action.name]
             match action:
-                case SendCancel(stage=stage):
-                    peer = self._peer(live, stage)
-                    if peer is not None:
-                        peer.stream.send(Cancel(key=key))
-                    if peer is not None and peer.out is not None:
-                        peer.out.drop(key)
-                case Release(stage=stage):
-                    self._routers[stage].release(live.route[stage])
-                case End(error=error):
-                    if live.deadline is not None:
-                        live.deadline.cancel()
+                case Begin():
+                    self._begin(action)
+                case CancelAt(stage=stage):
+                    self._cancel(live, stage)
+                case Ended(error=error, stage=failed):
+                    if failed is not None:
+                        live.running.progress(failed, StageState.FAILED, {})
                     live.running.end(error)
-        if live.machine.settled:
-            self._forget(live)
+                case Settled():
+                    self._forget(live)
+
+    def _cancel(self, live: _Live, stage: int) -> None:
+        peer = self._peer(live, stage)
+        if peer is not None and live.key is not None:
+            peer.stream.send(Cancel(key=live.key))
+            if peer.out is not None:
+                peer.out.drop(live.key)
 
     def _forget(self, live: _Live) -> None:
-        key = live.running.key
-        if self._live.get(key.rid) is live:
-            del self._live[key.rid]
+        del self._live[live.call.request_id]
         for stage in live.route:
             peer = self._peer(live, stage)
-            if peer is not None and peer.into is not None:
-                peer.into.drop(key)
+            if peer is not None and peer.into is not None and live.key is not None:
+                peer.into.drop(live.key)
         if self._waits:
             self._tell_idle()

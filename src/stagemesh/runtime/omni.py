@@ -17,9 +17,15 @@ from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
+from stagemesh.runtime.checks import (
+    check_prompt,
+    check_queue_limit,
+    check_runnable,
+    check_timeout,
+)
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.health import Health, SystemState
+from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.launchers.choose import launcher_of
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
@@ -51,9 +57,13 @@ class AsyncOmni:
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        queue_limit: int | None = None,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is; nothing is started yet.
+
+        `queue_limit` requests are taken on beyond those that the first stage can serve at a time,
+        and further ones end with `OverloadedError`; `None` takes on all.
 
         `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
         `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
@@ -69,8 +79,9 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
-        if found := check_runnable(self.plan):
+        if found := check_runnable(self.plan) + check_queue_limit(queue_limit):
             raise DiagnosticError(found)
+        self._queue_limit = queue_limit
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
@@ -100,7 +111,8 @@ class AsyncOmni:
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, launcher_of(self.plan))
         callers = await self._supervisor.start(timeout_s)
-        self._frontend = Frontend(self.plan, callers, self._supervisor.lost)
+        lost, limit = self._supervisor.lost, self._queue_limit
+        self._frontend = Frontend(self.plan, callers, lost, queue_limit=limit)
         self._supervisor.watch(self._frontend)
 
     def health(self) -> Health:
@@ -158,13 +170,15 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> Running:
         """Start a request; iterate over what it returns for outputs, and close that in any case.
 
-        `sampling_params` are by stage name. Raises `DiagnosticError` for what is wrong with the
-        request, and `RequestError` when it cannot be taken.
+        `sampling_params` are by stage name, `route` says what a stage may route it by. Raises
+        `DiagnosticError` for what is wrong with the request, and `RequestError` when it cannot be
+        taken.
         """
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress)
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, route)
         if self._frontend is None or self._closed:
             raise ClosedError("the system is closed" if self._closed else "it is not started")
         return self._frontend.open(call)
@@ -177,6 +191,7 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> AsyncGenerator[OmniOutput, None]:
         """Give outputs as they appear; leaving the iteration cancels the request everywhere.
 
@@ -188,6 +203,7 @@ class AsyncOmni:
             request_id=request_id,
             timeout_s=timeout_s,
             on_progress=on_progress,
+            route=route,
         )
         try:
             async for output in running:
@@ -203,6 +219,7 @@ class AsyncOmni:
         request_id: str | None = None,
         timeout_s: float | None = _REQUEST_S,
         on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
     ) -> OmniResult:
         """Like `generate`, but wait for the end and return everything together."""
         running = self.submit(
@@ -211,6 +228,7 @@ class AsyncOmni:
             request_id=request_id,
             timeout_s=timeout_s,
             on_progress=on_progress,
+            route=route,
         )
         try:
             return await running.result()
@@ -253,8 +271,10 @@ class AsyncOmni:
         request_id: str | None,
         timeout_s: float | None,
         on_progress: OnProgress | None,
+        route: RouteHints | None,
     ) -> Call:
-        found = check_prompt(prompt) + check_timeout(timeout_s)
+        route = RouteHints() if route is None else route
+        found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route)
         given = {} if sampling_params is None else sampling_params
         params = self._rules.merge(given, found)
         return Call(
@@ -263,6 +283,7 @@ class AsyncOmni:
             params=params,
             timeout_s=timeout_s,
             on_progress=on_progress,
+            route=route,
         )
 
 
@@ -277,6 +298,7 @@ class Omni:
         deploy_config: ConfigInput | Unset = UNSET,
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
+        queue_limit: int | None = None,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is, and start it; arguments as of `AsyncOmni`.
@@ -289,6 +311,7 @@ class Omni:
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
             devices=devices,
+            queue_limit=queue_limit,
             **fields,
         )
         self._thread = LoopThread()

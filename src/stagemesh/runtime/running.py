@@ -9,7 +9,8 @@ from typing import Final, Self
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.audio import Audio
-from stagemesh.runtime.messages import Finished, Key
+from stagemesh.runtime.hints import RouteHints
+from stagemesh.runtime.messages import Finished
 from stagemesh.runtime.outputs import (
     OmniOutput,
     OmniResult,
@@ -38,6 +39,8 @@ class Call:
     """How long it may take; `None` for as long as it takes."""
     on_progress: OnProgress | None = None
     """Hears of progress."""
+    route: RouteHints = field(default_factory=RouteHints)
+    """Where it would like to be served."""
 
 
 @frozen
@@ -53,12 +56,10 @@ class Seat:
 class Running(AsyncIterator[OmniOutput]):
     """A request from submission to its end; iterate over its outputs, and close it in any case."""
 
-    def __init__(
-        self, key: Key, call: Call, seats: Mapping[int, Seat], leave: Callable[[], None]
-    ) -> None:
+    def __init__(self, call: Call, leave: Callable[[], None]) -> None:
         """`leave` is called when the user goes, whether the request has ended or not."""
-        self.key: Final = key
-        self._seats = seats
+        self.name: Final = call.request_id
+        self._seats: Mapping[int, Seat] = {}
         self._on_progress = call.on_progress
         self._leave = leave
         self._loop = asyncio.get_running_loop()
@@ -97,7 +98,7 @@ class Running(AsyncIterator[OmniOutput]):
         outputs = tuple([output async for output in self])
         texts = [output.text for output in outputs if output.text is not None]
         return OmniResult(
-            request_id=self.key.rid,
+            request_id=self.name,
             text="".join(texts) if texts else None,
             audio=Audio.joined(output.audio for output in outputs if output.audio is not None),
             outputs=outputs,
@@ -120,6 +121,12 @@ class Running(AsyncIterator[OmniOutput]):
     def first_output_s(self) -> Mapping[str, float]:
         """Time from submission to the first output at the caller, by final stage."""
         return dict(self._first_outputs)
+
+    def begin(self, seats: Mapping[int, Seat]) -> None:
+        """There is room for it: these replicas are told."""
+        self._seats = seats
+        for stage in seats:
+            self.progress(stage, StageState.WAITING, {})
 
     def output(self, output: OmniOutput) -> None:
         """The frontend has an output."""
@@ -144,7 +151,7 @@ class Running(AsyncIterator[OmniOutput]):
         if self._on_progress is not None:
             seat = self._seats[stage]
             news = StageProgress(
-                request_id=self.key.rid,
+                request_id=self.name,
                 stage=seat.stage,
                 replica=seat.replica,
                 state=state,

@@ -8,7 +8,6 @@ means.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
 
 from stagemesh.spec.frozen import frozen
 
@@ -36,10 +35,6 @@ class Policy(Enum):
     def flag(self) -> str:
         """Its spelling as a value of `--omni-lb-policy`."""
         return "least-queue-length" if self is Policy.LEAST_QUEUE else self.value.replace("_", "-")
-
-
-ROUTED_POLICIES: Final = frozenset(Policy) - {Policy.HASH}
-"""Policies that the runtime's router carries out; a plan with another one cannot be run yet."""
 
 
 class _Closed:

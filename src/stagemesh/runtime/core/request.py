@@ -1,8 +1,9 @@
 """The life of one request across its stages. Pure: an event in, a list of actions out.
 
-A request *runs* until it has ended for its user, which happens exactly once: all stages finished,
-one failed or died, or it was cancelled. It is *settled* when every stage it was bound to has said
-its terminal word or is gone; until then those replicas still hold a slot for it.
+A request *waits* until it begins, which binds it to one replica of every stage. It *runs* until it
+has ended for its user, which happens exactly once: all stages finished, one failed or died, it was
+cancelled, or its deadline passed. It is *settled* when every stage it was bound to has said its
+terminal word or is gone; until then those replicas still hold a slot for it.
 """
 
 from __future__ import annotations
@@ -42,12 +43,26 @@ Action: TypeAlias = SendCancel | Release | End
 """What the shell has to do."""
 
 
-class RequestMachine:
-    """One request and the stages that still owe a terminal word."""
+class _Edge:
+    """What one final stage has sent to the user."""
 
-    def __init__(self, stages: Iterable[int]) -> None:
-        """Begin bound to one replica of every one of `stages`."""
-        self._owing = dict.fromkeys(stages)
+    __slots__ = ("next_seq", "over")
+
+    def __init__(self) -> None:
+        self.next_seq = 0
+        self.over = False
+
+
+class RequestMachine:
+    """One request, the stages that still owe a terminal word, and the edges to its user."""
+
+    __slots__ = ("_edges", "_has_output", "_owing", "_running", "epoch")
+
+    def __init__(self, finals: Iterable[int] = ()) -> None:
+        """Begin waiting; `finals` are the stages that have an edge to the user."""
+        self.epoch: int | None = None
+        self._owing: dict[int, None] = {}
+        self._edges = {stage: _Edge() for stage in finals}
         self._running = True
         self._has_output = False
 
@@ -57,9 +72,14 @@ class RequestMachine:
         return self._running
 
     @property
+    def begun(self) -> bool:
+        """Whether stages were told of it."""
+        return self.epoch is not None
+
+    @property
     def settled(self) -> bool:
-        """Whether no replica holds it any more."""
-        return not self._owing
+        """Whether no replica holds it, and none will."""
+        return not self._owing and not self._running
 
     @property
     def owing(self) -> tuple[int, ...]:
@@ -71,10 +91,28 @@ class RequestMachine:
         """Whether its user has been given anything, after which trying again would be noticed."""
         return self._has_output
 
-    def output(self) -> bool:
-        """A final stage has said something; whether it goes to the user."""
+    def begin(self, epoch: int, stages: Iterable[int]) -> None:
+        """It is bound to a replica of each of `stages`, and they are told of it as `epoch`."""
+        assert self._running, "a request that has ended does not begin"
+        assert self.epoch is None, "a request begins once"
+        self.epoch = epoch
+        self._owing = dict.fromkeys(stages)
+
+    def output(self, stage: int, seq: int, *, last: bool) -> str | None:
+        """A final stage has put something out; what is wrong with that, if anything is."""
+        edge = self._edges[stage]
+        if edge.over:
+            return f"chunk `{seq}` came after the last one"
+        if seq != edge.next_seq:
+            return f"chunk `{seq}` came in place of `{edge.next_seq}`"
+        edge.next_seq = seq + 1
+        edge.over = last
         self._has_output = self._has_output or self._running
-        return self._running
+        return None
+
+    def lacks(self, stage: int) -> bool:
+        """Whether a stage that says it has finished has not sent its last chunk to the user."""
+        return stage in self._edges and not self._edges[stage].over
 
     def finished(self, stage: int) -> list[Action]:
         """A stage has finished."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -11,9 +14,16 @@ from stagemesh.runtime.core.request import Action, End, Release, RequestMachine,
 ERROR = StagemeshError("it failed")
 
 
+def begun(stages: Iterable[int], finals: Iterable[int] = ()) -> RequestMachine:
+    """A request that some stages were told of."""
+    request = RequestMachine(finals)
+    request.begin(1, stages)
+    return request
+
+
 def test_a_request_ends_when_every_stage_has_finished() -> None:
     """The last stage to finish ends it, in whatever order they finish."""
-    request = RequestMachine([0, 1])
+    request = begun([0, 1])
     assert request.finished(1) == [Release(stage=1)]
     assert request.finished(0) == [Release(stage=0), End(error=None)]
     assert request.settled
@@ -21,7 +31,7 @@ def test_a_request_ends_when_every_stage_has_finished() -> None:
 
 def test_a_failure_ends_it_and_cancels_the_others() -> None:
     """The user hears of the failure at once; stages that still hold it are told to forget it."""
-    request = RequestMachine([0, 1, 2])
+    request = begun([0, 1, 2])
     request.finished(0)
     expected = [Release(stage=1), End(error=ERROR), SendCancel(stage=2)]
     assert request.failed(1, ERROR) == expected
@@ -30,20 +40,54 @@ def test_a_failure_ends_it_and_cancels_the_others() -> None:
     assert request.settled
 
 
-def test_output_after_the_end_goes_nowhere() -> None:
-    """What a stage says after the end is not for the user any more."""
+def test_a_request_that_waits_is_held_by_nobody() -> None:
+    """Cancelled before it began, it is over and settled at once, and no stage hears of it."""
     request = RequestMachine([0])
-    assert request.output()
-    request.cancel(ERROR)
-    assert not request.output()
+    assert not request.begun
+    assert request.cancel(ERROR) == [End(error=ERROR)]
+    assert request.settled
 
 
 def test_a_request_without_output_can_be_tried_again() -> None:
-    """Whether anything was given to the user is remembered."""
-    request = RequestMachine([0])
+    """Whether anything was given to the user is remembered; what comes after the end is not."""
+    request = begun([0], [0])
     assert not request.has_output
-    request.output()
+    request.output(0, 0, last=False)
     assert request.has_output
+    late = begun([0], [0])
+    late.cancel(ERROR)
+    late.output(0, 0, last=True)
+    assert not late.has_output
+
+
+@pytest.mark.parametrize(
+    ("chunks", "told"),
+    [
+        ([(0, False), (1, True)], None),
+        ([(0, True)], None),
+        ([(1, False)], "chunk `1` came in place of `0`"),
+        ([(0, False), (0, False)], "chunk `0` came in place of `1`"),
+        ([(0, False), (2, True)], "chunk `2` came in place of `1`"),
+        ([(0, True), (1, True)], "chunk `1` came after the last one"),
+    ],
+)
+def test_outputs_have_numbers_without_gaps_and_one_end(
+    chunks: list[tuple[int, bool]], told: str | None
+) -> None:
+    """Anything else is told of."""
+    request = begun([0], [0])
+    found = [request.output(0, seq, last=last) for seq, last in chunks]
+    assert found[-1] == told
+    assert found[:-1] == [None] * (len(chunks) - 1)
+
+
+def test_a_final_stage_owes_its_last_output() -> None:
+    """A stage without an edge to the user owes none."""
+    request = begun([0, 1], [1])
+    assert not request.lacks(0)
+    assert request.lacks(1)
+    request.output(1, 0, last=True)
+    assert not request.lacks(1)
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -52,7 +96,7 @@ class AnyOrder(RuleBasedStateMachine):
     @initialize(num=st.integers(1, 5))
     def begin(self, num: int) -> None:
         """Bind a request to some stages."""
-        self.request = RequestMachine(range(num))
+        self.request = begun(range(num))
         self.num = num
         self.actions: list[Action] = []
         self.gone: set[int] = set()
@@ -71,11 +115,6 @@ class AnyOrder(RuleBasedStateMachine):
     def cancel(self) -> None:
         """The user leaves, or the deadline passes."""
         self.actions += self.request.cancel(ERROR)
-
-    @rule()
-    def output(self) -> None:
-        """A final stage says something."""
-        assert self.request.output() == self.request.running
 
     @invariant()
     def the_end_comes_once(self) -> None:

@@ -1,0 +1,353 @@
+"""The dispatcher: every request of one caller, from admission until no replica holds it.
+
+It puts the machines of this room together: admission, one router and its bindings per stage, one
+machine per request, and deadlines. A shell tells it what has happened and carries out the actions
+that come back, in order; so does the simulator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from stagemesh.errors import (
+    DeadlineError,
+    InvalidRequestError,
+    OverloadedError,
+    StageFailedError,
+    StagemeshError,
+)
+from stagemesh.runtime.core import request as life
+from stagemesh.runtime.core.actions import Action, Ask, Begin, Cancel, Ended, Settled, StageShape
+from stagemesh.runtime.core.admission import Admission, Deadlines
+from stagemesh.runtime.core.request import RequestMachine
+from stagemesh.runtime.core.router import Bindings, Router, Unroutable
+from stagemesh.spec.frozen import frozen
+
+
+@frozen
+class Parts:
+    """The machines that a dispatcher is made of; the simulator puts broken ones in their place."""
+
+    router: type[Router] = Router
+    bindings: type[Bindings] = Bindings
+    admission: type[Admission] = Admission
+    request: type[RequestMachine] = RequestMachine
+
+
+class _Entry:
+    """One request that is not settled."""
+
+    __slots__ = ("ask", "began", "machine", "route")
+
+    def __init__(self, ask: Ask, machine: RequestMachine, now: float) -> None:
+        self.ask = ask
+        self.machine = machine
+        self.began = now
+        self.route: dict[int, int] = {}
+
+
+class Dispatcher:
+    """All requests of one caller. Whoever breaks a rule of a message is the replica, never us."""
+
+    def __init__(
+        self,
+        stages: Sequence[StageShape],
+        *,
+        queue_limit: int | None = None,
+        parts: Parts | None = None,
+    ) -> None:
+        """Begin without replicas; take on `queue_limit` requests beyond the entry's slots."""
+        self._parts: Final = parts or Parts()
+        self._stages: Final = {shape.stage: shape for shape in stages}
+        self._finals: Final = tuple(shape.stage for shape in stages if shape.is_final)
+        self._gate: Final = next(shape.stage for shape in stages if shape.is_entry)
+        self.bindings: Final = {
+            shape.stage: self._parts.bindings(self._parts.router(shape.routing)) for shape in stages
+        }
+        self.admission: Final = self._parts.admission(queue_limit)
+        self._deadlines = Deadlines()
+        self._entries: dict[str, _Entry] = {}
+        self._followers: dict[str, list[str]] = {}
+        self._ready: deque[str] = deque()
+        self._epoch = 0
+
+    # --- what is asked -------------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Requests that are not settled, in the order in which they came."""
+        return tuple(self._entries)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do next."""
+        return self._deadlines.next
+
+    def find(self, name: str, epoch: int) -> RequestMachine | None:
+        """The machine of a request that began as that epoch, unless it is settled."""
+        entry = self._entry(name, epoch)
+        return None if entry is None else entry.machine
+
+    def machine(self, name: str) -> RequestMachine | None:
+        """The machine of a request by its name alone, for its user."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.machine
+
+    def route(self, name: str) -> Mapping[int, int]:
+        """The replica of every stage that a request is bound to."""
+        entry = self._entries.get(name)
+        return {} if entry is None else entry.route
+
+    # --- replicas ------------------------------------------------------------------------------
+
+    def joined(
+        self, stage: int, replica: int, slots: int = 1, window: int | None = None
+    ) -> list[Action]:
+        """A replica takes requests from now on, at most `window` at a time where they enter."""
+        self.bindings[stage].router.join(replica)
+        if stage == self._gate:
+            self.admission.join(replica, slots, window)
+        return []
+
+    def retired(self, stage: int, replica: int, now: float) -> list[Action]:
+        """A replica takes nothing new; what it was sent goes on there.
+
+        Who waited for it goes elsewhere, or waits on where there is nobody else.
+        """
+        router = self.bindings[stage].router
+        router.leave(replica)
+        if stage != self._gate:
+            return []
+        self.admission.retire(replica)
+        moved = self.admission.unqueue(replica) if router.has_eligible else ()
+        return self._drained(self._move(moved, now), now)
+
+    def resumed(self, stage: int, replica: int) -> None:
+        """A replica that took nothing new does again."""
+        self.bindings[stage].router.join(replica)
+        if stage == self._gate:
+            self.admission.retire(replica, retired=False)
+
+    def left(self, stage: int, replica: int, reason: str, now: float) -> list[Action]:
+        """A replica is gone: what it still held fails, and who waited for it goes elsewhere."""
+        self.bindings[stage].router.leave(replica)
+        self.bindings[stage].lose(replica)
+        moved = self.admission.leave(replica) if stage == self._gate else ()
+        actions = self._move(moved, now)
+        for entry in list(self._entries.values()):
+            if entry.machine.begun and entry.route.get(stage) == replica:
+                actions += self._failed(entry, stage, reason, now)
+        return self._drained(actions, now)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def open(self, ask: Ask, now: float) -> list[Action]:
+        """Take a request on; it begins now, or when there is room.
+
+        Raises `InvalidRequestError` for a name in use or a parent that does not run,
+        `OverloadedError` when there is no room, and `StageFailedError` without a replica.
+        """
+        if ask.name in self._entries:
+            raise InvalidRequestError(f"request `{ask.name}` is still running")
+        for stage in self.bindings:  # all of them: a stage that nobody serves is told of at once
+            self._require(stage)
+        refusal = self.admission.admit(ask.name)
+        if refusal is not None:
+            raise OverloadedError(
+                f"`{refusal.in_flight}` requests run or wait, at most `{refusal.limit}` may",
+                retry_after_s=refusal.retry_after_s,
+            )
+        entry = _Entry(ask, self._parts.request(self._finals), now)
+        try:
+            replica = self._bind(entry, self._gate)
+            self._follow(entry)
+        except StagemeshError:
+            self._forget(ask.name)
+            raise
+        self._entries[ask.name] = entry
+        if ask.timeout_s is not None:
+            self._deadlines.set(ask.name, now + ask.timeout_s)
+        if self.admission.place(ask.name, replica, now):
+            self._ready.append(ask.name)
+        return self._drained([], now)
+
+    def output(self, name: str, epoch: int, stage: int, seq: int, *, last: bool) -> str | None:
+        """A final stage has put something out; what is wrong with that, if anything is.
+
+        Whether it goes to the user is `RequestMachine.running`.
+        """
+        machine = self.find(name, epoch)
+        return None if machine is None else machine.output(stage, seq, last=last)
+
+    def finished(self, name: str, epoch: int, stage: int, now: float) -> list[Action]:
+        """A stage has finished."""
+        entry = self._entry(name, epoch)
+        if entry is None:
+            return []
+        if entry.machine.running and entry.machine.lacks(stage):
+            told = f"{self._where(entry, stage)} finished without its last output"
+            return self._drained(self._failed(entry, stage, told, now), now)
+        return self._drained(self._act(entry, entry.machine.finished(stage), now), now)
+
+    def failed(
+        self, name: str, epoch: int, stage: int, error: str | StagemeshError, now: float
+    ) -> list[Action]:
+        """A stage has failed a request, or has forgotten it as it was told to."""
+        entry = self._entry(name, epoch)
+        if entry is None:
+            return []
+        return self._drained(self._failed(entry, stage, error, now), now)
+
+    def leave(self, name: str, error: StagemeshError, now: float) -> list[Action]:
+        """End a request because of `error`; one that has ended already stays as it is."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return []
+        return self._drained(self._act(entry, entry.machine.cancel(error), now), now)
+
+    def tick(self, now: float) -> list[Action]:
+        """End every request whose deadline has come; the first stage that owes is named."""
+        actions: list[Action] = []
+        for name in self._deadlines.due(now):
+            entry = self._entries[name]
+            stage = next(iter(entry.machine.owing), self._gate)
+            told = f"request `{name}` not done after {entry.ask.timeout_s:g} s"
+            told += f" by {self._where(entry, stage)}"
+            error = DeadlineError(
+                told, stage=self._stages[stage].name, replica=entry.route.get(stage)
+            )
+            actions += self._act(entry, entry.machine.cancel(error), now)
+        return self._drained(actions, now)
+
+    # --- how -----------------------------------------------------------------------------------
+
+    def _entry(self, name: str, epoch: int) -> _Entry | None:
+        """What is heard of another epoch is about a request that is gone."""
+        entry = self._entries.get(name)
+        return entry if entry is not None and entry.machine.epoch == epoch else None
+
+    def _where(self, entry: _Entry, stage: int) -> str:
+        return f"stage `{self._stages[stage].name}` replica `{entry.route.get(stage)}`"
+
+    def _require(self, stage: int) -> None:
+        router = self.bindings[stage].router
+        if not router.has_eligible:
+            raise self._unroutable(stage, router.why_none)
+
+    def _unroutable(self, stage: int, why: Unroutable) -> StagemeshError:
+        name = self._stages[stage].name
+        if why is Unroutable.PARENT_GONE:
+            return InvalidRequestError("the request that it follows does not run", stage=name)
+        told = f"stage `{name}` has no replica {'yet' if why is Unroutable.NONE_YET else 'left'}"
+        return StageFailedError(told, stage=name, retryable=True)
+
+    def _bind(self, entry: _Entry, stage: int) -> int:
+        ask = entry.ask
+        key = ask.keys.get(self._stages[stage].key, ask.name)
+        bound = self.bindings[stage].bind(ask.name, key, ask.cost, ask.parent)
+        if isinstance(bound, Unroutable):
+            raise self._unroutable(stage, bound)
+        entry.route[stage] = bound
+        return bound
+
+    def _bind_all(self, entry: _Entry) -> None:
+        for stage in self.bindings:
+            self._bind(entry, stage)
+
+    def _follow(self, entry: _Entry) -> None:
+        """Bind a companion everywhere as soon as its parent is: it may have gone when it begins."""
+        parent = self._entries.get(entry.ask.parent or "")
+        if parent is not None and parent.machine.begun:
+            self._bind_all(entry)
+        elif parent is not None:
+            self._followers.setdefault(parent.ask.name, []).append(entry.ask.name)
+
+    def _begin(self, entry: _Entry, now: float) -> list[Action]:
+        """Bind the rest of the route and tell everybody, now that there is room."""
+        try:
+            self._bind_all(entry)
+        except StagemeshError as error:
+            return self._act(entry, entry.machine.cancel(error), now)
+        self._epoch += 1
+        entry.machine.begin(self._epoch, self.bindings)
+        actions: list[Action] = [Begin(name=entry.ask.name, epoch=self._epoch, route=entry.route)]
+        for name in self._followers.pop(entry.ask.name, ()):
+            follower = self._entries.get(name)
+            if follower is not None and follower.machine.running:
+                try:
+                    self._bind_all(follower)
+                except StagemeshError as error:
+                    actions += self._act(follower, follower.machine.cancel(error), now)
+        return actions
+
+    def _drained(self, actions: list[Action], now: float) -> list[Action]:
+        """Begin whom there is room for now, which may make room for others."""
+        while self._ready:
+            entry = self._entries.get(self._ready.popleft())
+            if entry is not None and entry.machine.running:
+                actions += self._begin(entry, now)
+        return actions
+
+    def _move(self, names: Sequence[str], now: float) -> list[Action]:
+        """Give those who waited for a replica another one; they have not begun."""
+        actions: list[Action] = []
+        for name in names:
+            entry = self._entries[name]
+            self.bindings[self._gate].forget(name)
+            try:
+                replica = self._bind(entry, self._gate)
+            except StagemeshError as error:
+                actions += self._act(entry, entry.machine.cancel(error), now)
+                continue
+            if self.admission.place(name, replica, now):
+                self._ready.append(name)
+        return actions
+
+    def _failed(
+        self, entry: _Entry, stage: int, error: str | StagemeshError, now: float
+    ) -> list[Action]:
+        if isinstance(error, str):
+            error = StageFailedError(
+                error,
+                stage=self._stages[stage].name,
+                replica=entry.route.get(stage),
+                retryable=not entry.machine.has_output,
+            )
+        return self._act(entry, entry.machine.failed(stage, error), now, stage)
+
+    def _act(
+        self,
+        entry: _Entry,
+        events: Iterable[life.Action],
+        now: float,
+        stage: int | None = None,
+    ) -> list[Action]:
+        """Free what a request's machine lets go of, and say what the shell has to do."""
+        name = entry.ask.name
+        actions: list[Action] = []
+        for event in events:
+            match event:
+                case life.Release():
+                    self.bindings[event.stage].release(name)
+                    if event.stage == self._gate:
+                        self._ready.extend(self.admission.served(name, now))
+                case life.SendCancel():
+                    replica = entry.route[event.stage]
+                    actions.append(Cancel(name=name, stage=event.stage, replica=replica))
+                case life.End():
+                    self._deadlines.clear(name)
+                    actions.append(Ended(name=name, error=event.error, stage=stage))
+        if entry.machine.settled and self._entries.get(name) is entry:
+            del self._entries[name]
+            self._ready.extend(self.admission.served(name, now))
+            self._forget(name)
+            actions.append(Settled(name=name))
+        return actions
+
+    def _forget(self, name: str) -> None:
+        self.admission.gone(name)
+        self._followers.pop(name, None)
+        for bindings in self.bindings.values():
+            bindings.forget(name)

@@ -1,0 +1,56 @@
+"""What the dispatcher has to know of a plan: its stages, how they route, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.core.actions import REQUEST_ID, StageShape
+from stagemesh.runtime.core.router import RouterOptions
+from stagemesh.spec.axis import WorldRole
+from stagemesh.spec.patterns import Policy
+
+_SLOTS: Final = "max_num_seqs"
+"""The engine argument that says how many requests a replica serves at a time."""
+_AHEAD: Final = 2
+"""Times its slots that a replica is sent, so that it never waits for the caller."""
+
+
+def shapes_of(plan: Plan) -> tuple[StageShape, ...]:
+    """The stages of a plan."""
+    fed = {edge.target for edge in plan.edges}
+    return tuple(_shape(stage, is_entry=stage.stage_id not in fed) for stage in plan.stages)
+
+
+def slots_of(stage: StagePlan) -> int | None:
+    """Requests that a replica serves at a time; `None` where its engine has no such number."""
+    slots = stage.engine_args.get(_SLOTS)
+    return slots if isinstance(slots, int) else None
+
+
+def window_of(stage: StagePlan) -> int | None:
+    """Requests that a replica is sent at a time; `None` for any number."""
+    slots = slots_of(stage)
+    return None if slots is None else _AHEAD * slots
+
+
+def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:
+    options = {
+        name: value
+        for axis in stage.axes
+        if axis.role == WorldRole.MULTIPLIES_REPLICAS.value
+        for name, value in axis.options.items()
+        if value is not None
+    }
+    policy = RouterOptions(policy=Policy(stage.policy))
+    if "load_bound" in options:
+        bound = float(cast("float", options["load_bound"]))
+        policy = RouterOptions(policy=policy.policy, load_bound=bound)
+    return StageShape(
+        stage=stage.stage_id,
+        name=stage.name,
+        is_entry=is_entry,
+        is_final=stage.final_output_type is not None,
+        key=str(options.get("key", REQUEST_ID)),
+        routing=policy,
+    )

@@ -1,0 +1,280 @@
+"""The simulated caller: a shell around the dispatcher, and users who read, leave, come again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from stagemesh.errors import ClosedError, StagemeshError
+from stagemesh.runtime.core.actions import Action, Begin, Cancel, Ended, Settled
+from stagemesh.runtime.core.credits import Grant, Inflow, StreamKey
+from stagemesh.testing.simulator.ledger import UserAccount, ViolationError
+from stagemesh.testing.simulator.process import Chunk, Link, Process
+from stagemesh.testing.simulator.scenario import FOREVER, User
+from stagemesh.testing.simulator.setting import Setting
+
+
+class _Live:
+    """A request that was taken on, and who made it."""
+
+    __slots__ = ("account", "buffer", "cancelled", "key", "owing", "processes", "reading", "user")
+
+    def __init__(self, user: User, account: UserAccount) -> None:
+        self.user = user
+        self.account = account
+        self.key: StreamKey | None = None
+        self.processes: dict[int, Process] = {}
+        self.owing: set[int] = set()
+        self.cancelled: set[int] = set()
+        self.buffer: deque[tuple[Link, StreamKey, int]] = deque()
+        self.reading = False
+
+
+class Front:
+    """All users, and what they are owed."""
+
+    def __init__(self, world: Setting, limit: Callable[[], int | None]) -> None:
+        """Nobody has asked for anything; `limit` says how many may be taken on now."""
+        self.world = world
+        self._limit = limit
+        self.processes: dict[tuple[int, int], Process] = {}
+        scenario = world.scenario
+        self.dispatcher = world.rules.dispatcher(
+            scenario.stages, queue_limit=scenario.queue_limit, parts=world.rules.parts
+        )
+        self.live: dict[str, _Live] = {}
+        self.inflows: dict[Process, Inflow] = {}
+        self.ended: list[UserAccount] = []
+        self.refused: list[StagemeshError] = []
+        self.changed = False
+        self._again: dict[str, list[User]] = {}
+        self._finals = tuple(shape.stage for shape in scenario.stages if shape.is_final)
+        self.gate = next(shape.stage for shape in scenario.stages if shape.is_entry)
+
+    # --- users ---------------------------------------------------------------------------------
+
+    def ask(self, user: User) -> None:
+        """A user asks for something; whose name is in use waits until it is not."""
+        self.changed = True
+        name, now = user.ask.name, self.world.clock.now
+        if name in self.live:
+            self._again.setdefault(name, []).append(user)
+            return
+        try:
+            actions = self.dispatcher.open(user.ask, now)
+        except StagemeshError as error:
+            self.world.say("refused %s: %s", name, error)
+            self.refused.append(error)
+            return
+        limit = self._limit()
+        self.live[name] = _Live(
+            user, UserAccount(name, self._finals, user.chunks, now + (user.ask.timeout_s or 0))
+        )
+        if limit is not None and len(self.live) > limit:
+            raise ViolationError(f"{len(self.live)} requests were taken on, of {limit}")
+        self.world.say("opened %s", name)
+        self.set_timer()
+        self.act(actions)
+
+    def leave(self, choice: int) -> None:
+        """A user leaves."""
+        names = list(self.live)
+        if names:
+            name = names[choice % len(names)]
+            self.world.say("left %s", name)
+            now = self.world.clock.now
+            self.act(self.dispatcher.leave(name, ClosedError("it was left"), now))
+
+    def set_timer(self) -> None:
+        """Look again at the next deadline."""
+        at = self.dispatcher.next_deadline
+        if at is not None:
+            self.world.clock.at(int(at), self.tick)
+
+    def tick(self) -> None:
+        """A deadline may have come."""
+        self.act(self.dispatcher.tick(self.world.clock.now))
+        if self.live:
+            at = self.dispatcher.next_deadline
+            if at is not None and at > self.world.clock.now:
+                self.world.clock.at(int(at), self.tick)
+
+    def read(self, name: str, live: _Live) -> None:
+        """A user reads what has come."""
+        live.reading = False
+        if self.live.get(name) is live and live.buffer and not live.account.ended:
+            self._read_one(live)
+            self._start_reading(name, live)
+
+    # --- what processes say --------------------------------------------------------------------
+
+    def output(self, link: Link, key: StreamKey, chunk: Chunk) -> None:
+        """A final stage has put something out."""
+        process, (seq, size, last) = link.source, chunk
+        machine = self.dispatcher.find(*key)
+        inflow = self.inflows.get(process)
+        if inflow is None or machine is None or not machine.running:
+            link.give_back(Grant(stream=key, size=size))
+            return
+        inflow.received(key, seq, size, last=last)
+        fault = self.dispatcher.output(*key, process.stage, seq, last=last)
+        if fault is not None:
+            raise ViolationError(f"{process}: {fault}")
+        live = self.live[key[0]]
+        live.buffer.append((link, key, seq))
+        self._start_reading(key[0], live)
+
+    def finished(self, process: Process, key: StreamKey) -> None:
+        """A stage has finished."""
+        self.world.say("%s finished %s", process, key)
+        self._let_go(process, key)
+        now = self.world.clock.now
+        self.act(self.dispatcher.finished(*key, process.stage, now))
+
+    def failed(self, process: Process, key: StreamKey, told: str) -> None:
+        """A stage has failed a request, or dropped it."""
+        self.world.say("%s of %s: %s", process, key, told)
+        self._let_go(process, key)
+        now = self.world.clock.now
+        self.act(self.dispatcher.failed(*key, process.stage, told, now))
+
+    def gone(self, process: Process) -> None:
+        """A process is known to have died: what it held is held no more."""
+        for live in self.live.values():
+            if live.processes.get(process.stage) is process:
+                live.owing.discard(process.stage)
+
+    def _let_go(self, process: Process, key: StreamKey) -> None:
+        live = self.live.get(key[0])
+        if live is not None and live.key == key and live.processes[process.stage] is process:
+            live.owing.discard(process.stage)
+
+    # --- what is to be done --------------------------------------------------------------------
+
+    def act(self, actions: Iterable[Action]) -> None:
+        """Carry out what the dispatcher says, in order."""
+        self.changed = True
+        for action in actions:
+            match action:
+                case Begin():
+                    self._begin(action)
+                case Cancel():
+                    self._cancel(action)
+                case Ended():
+                    self._end(action)
+                case Settled():
+                    self._settle(action.name)
+
+    def _begin(self, begin: Begin) -> None:
+        live, world = self.live[begin.name], self.world
+        if live.key is not None:
+            raise ViolationError(f"`{begin.name}` began twice")
+        key = live.key = (begin.name, begin.epoch)
+        world.say("began %s on %s", key, begin.route)
+        for stage, replica in begin.route.items():
+            process = self.processes.get((stage, replica))
+            if process is None:
+                raise ViolationError(f"{key} began on {stage}/{replica}, which is gone")
+            live.processes[stage] = process
+            live.owing.add(stage)
+        sent = [one for one in self.live.values() if self.gate in one.owing]
+        mine = [one for one in sent if one.processes[self.gate] is live.processes[self.gate]]
+        if len(mine) > world.scenario.window:
+            raise ViolationError(f"{live.processes[self.gate]} was sent {len(mine)} requests")
+        self._check_parent(live)
+        for stage in sorted(live.processes, reverse=True):
+            process = live.processes[stage]
+            targets: list[Process | None] = [
+                live.processes[target] for source, target in world.scenario.edges if source == stage
+            ]
+            process.from_caller.send(process.submit, key, live.user.chunks, [*targets, None])
+
+    def _check_parent(self, live: _Live) -> None:
+        parent = self.live.get(live.user.ask.parent or "")
+        if parent is not None and parent.processes and parent.processes != live.processes:
+            raise ViolationError(f"{live.key} is not where its parent {parent.key} is")
+
+    def _cancel(self, cancel: Cancel) -> None:
+        live = self.live[cancel.name]
+        process = live.processes[cancel.stage]
+        if cancel.stage in live.cancelled:
+            raise ViolationError(f"{live.key} was cancelled twice at {process}")
+        live.cancelled.add(cancel.stage)
+        assert live.key is not None, "what has not begun is cancelled nowhere"
+        process.from_caller.send(process.cancel, live.key)
+
+    def _end(self, ended: Ended) -> None:
+        live = self.live[ended.name]
+        self.world.say("ended %s: %s", live.key or ended.name, ended.error)
+        if ended.error is None:
+            while live.buffer:
+                self._read_one(live)
+        live.account.end(ended.error, self.world.clock.now)
+        self.ended.append(live.account)
+        live.buffer.clear()
+        self._drop(live)
+        if live.owing and ended.error is None:
+            raise ViolationError(f"{live.key} ended well while {live.owing} hold it")
+
+    def _settle(self, name: str) -> None:
+        live = self.live.pop(name)
+        if live.owing:
+            raise ViolationError(f"{live.key} is settled while {live.owing} hold it")
+        if not live.account.ended:
+            raise ViolationError(f"{live.key} is settled before its end")
+        again = self._again.pop(name, [])
+        for user in again:
+            self.world.clock.at(self.world.clock.now + 1, self.ask, user)
+
+    def _read_one(self, live: _Live) -> None:
+        link, key, seq = live.buffer.popleft()
+        live.account.output(link.source.stage, key[0], seq)
+        inflow = self.inflows.get(link.source)
+        grant = None if inflow is None else inflow.consumed(key, seq)
+        if grant is not None:
+            link.give_back(grant)
+
+    def _start_reading(self, name: str, live: _Live) -> None:
+        if live.buffer and not live.reading and live.user.pace != FOREVER:
+            live.reading = True
+            clock = self.world.clock
+            clock.at(clock.now + 1 + clock.below(live.user.pace), self.read, name, live)
+
+    def _drop(self, live: _Live) -> None:
+        """Give back what nobody reads any more."""
+        if live.key is None:
+            return
+        for stage in self._finals:
+            process = live.processes[stage]
+            inflow = self.inflows.get(process)
+            if inflow is not None:
+                for grant in inflow.drop(live.key):
+                    process.links[None].give_back(grant)
+
+    # --- the rules -----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Counts are what they should be; they can only change when the dispatcher was told."""
+        self.changed = False
+        for stage, bindings in self.dispatcher.bindings.items():
+            expected: dict[int, int] = {}
+            for name, live in self.live.items():
+                if live.key is None:
+                    replica = self.dispatcher.route(name).get(stage)
+                    self._check_waiting(name, stage, replica)
+                elif stage in live.owing:
+                    replica = live.processes[stage].replica
+                else:
+                    continue
+                if replica is not None:
+                    expected[replica] = expected.get(replica, 0) + live.user.ask.cost
+            self._compare(stage, expected, bindings.router.backlog)
+
+    def _check_waiting(self, name: str, stage: int, replica: int | None) -> None:
+        """Nobody waits for a replica that is gone."""
+        if stage == self.gate and (stage, replica) not in self.processes:
+            raise ViolationError(f"`{name}` waits for {stage}/{replica}, which is gone")
+
+    def _compare(self, stage: int, expected: dict[int, int], got: Mapping[int, int]) -> None:
+        if {replica: backlog for replica, backlog in got.items() if backlog} != expected:
+            raise ViolationError(f"stage {stage} counts {got}, and holds {expected}")

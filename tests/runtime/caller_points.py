@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from stagemesh.plan.setup import RecoveryPlan
-from stagemesh.runtime import crew, endings, supervisor
+from stagemesh.runtime import endings
 from stagemesh.runtime.crew import Crew
+from stagemesh.runtime.dialogue import Dialogue
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
+from stagemesh.runtime.launchers.local import LocalLauncher
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import StageProgress
-from stagemesh.runtime.process import StageProcess
 from stagemesh.runtime.supervisor import Supervisor
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 
@@ -77,10 +78,10 @@ def killed_after(owner: Any, name: str, at_call: int = 1) -> None:  # noqa: ANN4
 WRAPPED: Final[dict[str, tuple[Any, str, int]]] = {
     "spawned one": (Crew, "_spawn", 1),
     "spawned all": (Crew, "_spawn", 3),
-    "introduced one": (crew, "_connect", 1),
-    "introduced all": (crew, "_connect", 2),
-    "ready one": (StageProcess, "_on_message", 3),
-    "ready all": (supervisor, "_serves", 1),
+    "introduced one": (LocalLauncher, "connect", 1),
+    "introduced all": (LocalLauncher, "connect", 2),
+    "ready one": (Dialogue, "hear", 8),
+    "ready all": (Crew, "serves", 1),
     "attached": (Frontend, "_attach", 2),
     "submitted": (Frontend, "_begin", 1),
     "lost one": (Frontend, "down", 1),

@@ -10,23 +10,24 @@ import pytest
 
 from stagemesh.errors import StageFailedError
 from stagemesh.plan.save import to_json
+from stagemesh.runtime.launchers.local import StageProcess
 from stagemesh.runtime.messages import PROTOCOL, Key, Message, Setup, Submit
-from stagemesh.runtime.process import Incarnation, StageProcess
+from stagemesh.runtime.process import Incarnation, Start
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S, Started
 
 pytestmark = pytest.mark.slow
 
-WHO = Incarnation(stage="talker", replica=0)
-PLAN = to_json(fake_plan(three_stages()))
+PLAN = fake_plan(three_stages())
+SAVED = to_json(PLAN)
 
 
 @pytest.mark.parametrize(
     ("message", "told"),
     [
         (
-            Setup(protocol=PROTOCOL + 1, plan=PLAN, stage=1, replica=0),
+            Setup(protocol=PROTOCOL + 1, plan=SAVED, stage=1, replica=0),
             f"failed: protocol `{PROTOCOL + 1}` is not `{PROTOCOL}`",
         ),
         (
@@ -39,7 +40,15 @@ def test_a_stage_says_why_before_it_dies(message: Message, told: str) -> None:
     """What it did not understand is the reason of its end, not the signal that ended it."""
 
     async def run() -> str:
-        process = StageProcess(WHO, {}, lambda _reason: None, lambda _blame: None)
+        process = StageProcess(
+            Start(
+                who=Incarnation(stage="talker", replica=0),
+                stage=PLAN.stage(1),
+                saved_plan=SAVED,
+                on_exit=lambda _reason: None,
+                on_blame=lambda _blame: None,
+            )
+        )
         process.control.send(message)
         return await asyncio.wait_for(process.exited, WAIT_S)
 

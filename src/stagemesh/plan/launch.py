@@ -11,7 +11,13 @@ from stagemesh.config.settings import Sourced
 from stagemesh.plan.values import Plan
 
 _ELSEWHERE: Final = frozenset(
-    {"api_server_count", "init_timeout", "stage_init_timeout", "shutdown_timeout"}
+    {
+        "api_server_count",
+        "init_timeout",
+        "insecure_no_token",
+        "shutdown_timeout",
+        "stage_init_timeout",
+    }
 )
 """Options that the runtime acts on, or that the reasons of the frontends are about."""
 

@@ -16,17 +16,13 @@ from typing import Final
 
 from stagemesh.errors import StartupError
 from stagemesh.plan.save import to_json
-from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.core.membership import Membership, Restart, RestartPolicy
+from stagemesh.runtime.core.membership import Membership, Restart
 from stagemesh.runtime.endings import bury
 from stagemesh.runtime.health import ReplicaState
-from stagemesh.runtime.messages import PROTOCOL, Blame, PeerUp, Setup, Welcome
-from stagemesh.runtime.process import Incarnation, StageProcess
-from stagemesh.runtime.replica import Member, ReplicaId
-
-_LONGEST_DELAY_S: Final = 60.0
-"""Most seconds that a restart waits, unless already the first one is to wait for longer."""
+from stagemesh.runtime.messages import Blame, PeerUp, Welcome
+from stagemesh.runtime.process import Incarnation, Launcher, Party, Process, Start
+from stagemesh.runtime.replica import Member, ReplicaId, policy_of
 
 OnExit = Callable[[Member, str], None]
 """Hears of every process that has ended, with the reason."""
@@ -35,8 +31,9 @@ OnExit = Callable[[Member, str], None]
 class Crew:
     """All replicas. All methods belong to one loop."""
 
-    def __init__(self, plan: Plan, on_exit: OnExit) -> None:
-        """There is nobody yet."""
+    def __init__(self, plan: Plan, launcher: Launcher, on_exit: OnExit) -> None:
+        """There is nobody yet; `launcher` starts whoever comes."""
+        self._launcher = launcher
         self.members: Final[dict[ReplicaId, Member]] = {}
         self._memberships: dict[int, Membership] = {}
         self._num_started: Counter[ReplicaId] = Counter()
@@ -60,7 +57,7 @@ class Crew:
         """Take in the replicas of the plan that are not here yet; nothing is started."""
         joining = []
         for stage in self.plan.stages:
-            policy = _policy(stage.setup.recovery)
+            policy = policy_of(stage.setup.recovery)
             self._memberships.setdefault(stage.stage_id, Membership(policy))
             for replica in stage.replicas:
                 where = ReplicaId(stage=stage.stage_id, replica=replica.index)
@@ -100,7 +97,7 @@ class Crew:
 
         Raises `StartupError` when one fails or `deadline_s` passes; no process is left then.
         """
-        callers: dict[ReplicaId, socket.socket] = {}
+        callers: dict[ReplicaId, asyncio.Future[socket.socket]] = {}
         try:
             for member in members:
                 self._spawn(member)
@@ -108,10 +105,11 @@ class Crew:
             await self._all_ready(members, meets, deadline_s)
         except BaseException:
             for caller in callers.values():
-                caller.close()
+                if not caller.cancel():
+                    caller.result().close()
             await bury([member.process for member in members if member.process is not None])
             raise
-        return callers
+        return {where: caller.result() for where, caller in callers.items()}
 
     def _spawn(self, member: Member) -> None:
         where = member.where
@@ -119,31 +117,32 @@ class Crew:
         self._num_started[where] += 1
         member.incarnation = self._num_started[where]
         self._memberships[where.stage].expected(where.replica, member.incarnation)
-        member.process = StageProcess(
-            member.who,
-            member.stage.env,
-            functools.partial(self._on_exit, member),
-            functools.partial(self._blamed, member),
+        member.process = self._launcher.start(
+            Start(
+                who=member.who,
+                stage=member.stage,
+                saved_plan=self._saved,
+                on_exit=functools.partial(self._on_exit, member),
+                on_blame=functools.partial(self._blamed, member),
+            )
         )
-        setup = Setup(protocol=PROTOCOL, plan=self._saved, stage=where.stage, replica=where.replica)
-        member.process.control.send(setup)
 
     def _introduce(
-        self, member: Member, callers: dict[ReplicaId, socket.socket]
+        self, member: Member, callers: dict[ReplicaId, asyncio.Future[socket.socket]]
     ) -> Iterator[asyncio.Future[None]]:
         """Give a process its streams; the futures are done when both ends know of them."""
         process = member.process
         assert process is not None, "it has been started"
         try:
-            callers[member.where], theirs = socket.socketpair()
-            yield process.meet(PeerUp(stage=None, replica=0), theirs)
+            callers[member.where], met = self._launcher.call(process)
+            yield met
             for other in self._neighbours(member):
-                yield from _connect(member, other)
+                yield from self._launcher.connect(_party(member), _party(other))
         except OSError as error:
             told = f"{process.name} could not be given its streams: {error}"
             raise StartupError(told, stage=member.stage.name) from error
         member.is_introduced = True
-        process.control.send(Welcome())
+        process.say(Welcome())
 
     def _neighbours(self, member: Member) -> list[Member]:
         """Replicas at the other end of its edges that have streams of their own already."""
@@ -196,34 +195,21 @@ class Crew:
             process.lost(what)
 
 
-def _policy(plan: RecoveryPlan) -> RestartPolicy:
-    return RestartPolicy(
-        mode=plan.restart,
-        most=plan.max_restarts,
-        window_s=plan.restart_window,
-        first_delay_s=plan.restart_delay,
-        longest_delay_s=max(_LONGEST_DELAY_S, plan.restart_delay),
-    )
-
-
-def _check_alive(processes: Mapping[Incarnation, StageProcess]) -> None:
+def _check_alive(processes: Mapping[Incarnation, Process]) -> None:
     for who, process in processes.items():
         if process.exited.done():
             raise StartupError(told(process), stage=who.stage)
 
 
-def told(process: StageProcess) -> str:
+def told(process: Process) -> str:
     """Say why a process has ended."""
     words = process.last_words()
     return f"{process.name} {process.exited.result()}" + (f"\n{words}" if words else "")
 
 
-def _connect(one: Member, other: Member) -> Iterator[asyncio.Future[None]]:
-    """Give two processes the ends of one stream."""
-    first, second = socket.socketpair()
-    for member, peer, end in ((one, other, first), (other, one, second)):
-        process = member.process
-        assert process is not None, "both have been started"
-        place = peer.where
-        up = PeerUp(stage=place.stage, replica=place.replica, incarnation=peer.incarnation)
-        yield process.meet(up, end)
+def _party(member: Member) -> Party:
+    """A replica as others are told of it."""
+    process, where = member.process, member.where
+    assert process is not None, "it has been started"
+    up = PeerUp(stage=where.stage, replica=where.replica, incarnation=member.incarnation)
+    return Party(process=process, up=up)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -54,10 +55,21 @@ class Connector:
         return cls(spec=spec, options=typed(spec.options, edge.options))
 
     @classmethod
-    def to_caller(cls) -> Connector:
-        """The one between the caller and its stages: the first that reaches across this host."""
+    def to_caller(cls, sock: socket.socket) -> Connector:
+        """The one between the caller and a stage: the first that reaches as far as `sock`."""
         spec = next(spec for spec in CONNECTORS.declarations() if spec.reach is Reach.HOST)
-        return cls(spec=spec, options=spec.options())
+        return cls(spec=spec, options=spec.options()).over(sock)
+
+    def over(self, sock: socket.socket) -> Connector:
+        """This one; or, where `sock` leads farther than it reaches, one that needs only `sock`."""
+        if sock.family == socket.AF_UNIX or self.spec.reach is Reach.NETWORK:
+            return self
+        spec = next(
+            spec
+            for spec in CONNECTORS.declarations()
+            if spec.reach is Reach.NETWORK and spec.sender is not None and not spec.blocking
+        )
+        return Connector(spec=spec, options=spec.options())
 
     @property
     def bulk_limit(self) -> int:

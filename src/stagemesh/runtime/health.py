@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from stagemesh.spec.frozen import frozen
@@ -55,6 +56,8 @@ class ReplicaHealth:
     """For how long its engine had been in one step when it last answered; `0` while it sleeps."""
     num_missed: int
     """Questions that it was spared because it has not answered the one before."""
+    values: Mapping[str, object]
+    """What its own start has decided for its stage, such as the engine; empty before it is up."""
     reason: str | None
     """Why it is not serving, when it is not; the last lines that it wrote included."""
 
@@ -75,18 +78,10 @@ class StageHealth:
 
 
 @frozen
-class SystemHealth:
+class Health:
     """The whole system."""
 
     state: SystemState
     """Where it stands."""
     stages: tuple[StageHealth, ...]
     """Its stages in order; empty before it is started."""
-
-    @classmethod
-    def of(cls, stages: tuple[StageHealth, ...], state: SystemState | None) -> SystemHealth:
-        """Put it together; without a `state` the stages decide."""
-        if state is None:
-            is_well = all(stage.is_healthy for stage in stages)
-            state = SystemState.SERVING if is_well else SystemState.UNHEALTHY
-        return cls(state=state, stages=stages)

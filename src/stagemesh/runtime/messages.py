@@ -5,8 +5,8 @@ byte), the length of the bulk behind it (8 bytes), the message in MessagePack, a
 Whatever does not decode to exactly one of these types is a `ProtocolError`, which ends the stream
 it came on.
 
-supervisor -> stage   Setup PeerUp Welcome Stop Ping
-stage -> supervisor   Ready Fatal Met Blame Pong
+supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes to one elsewhere
+stage -> supervisor   Ready Fatal Met Blame Pong; Gone for one elsewhere
 caller -> stage       Submit Cancel
 stage -> caller       Progress Finished Failed Cancelled
 both ways on an edge  Chunk Ack
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from struct import Struct as Layout
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -97,6 +97,8 @@ class PeerUp(_Wire, frozen=True, kw_only=True, tag=2):
     stage: _Count | None
     replica: _Count
     incarnation: _Count = 0
+    tls: Literal["dialer", "acceptor"] | None = None
+    """Which end of TLS this is, where the stream is to go on under it."""
 
 
 class Stop(_Wire, frozen=True, kw_only=True, tag=3):
@@ -111,6 +113,8 @@ class Ready(_Wire, frozen=True, kw_only=True, tag=4):
     """The engine is loaded."""
 
     load_s: float
+    values: dict[str, object] = {}
+    """What the start of this process has decided for its stage."""
 
 
 class Fatal(_Wire, frozen=True, kw_only=True, tag=5):
@@ -179,6 +183,37 @@ class Ack(_Wire, frozen=True, kw_only=True, tag=13):
     number: _Count
 
 
+class PeerAt(_Wire, frozen=True, kw_only=True, tag=20):
+    """A `PeerUp` for a replica elsewhere: the stream is to be dialed.
+
+    It is to be found at the address, or at the head's own when that is empty.
+    """
+
+    stage: _Count | None
+    replica: _Count
+    incarnation: _Count
+    link: _Count
+    address: Annotated[str, Meta(max_length=255)]
+    port: Annotated[int, Meta(ge=0, le=65535)]
+
+
+class PeerComes(_Wire, frozen=True, kw_only=True, tag=21):
+    """A `PeerUp` for a replica elsewhere: the stream will come in under this number."""
+
+    stage: _Count | None
+    replica: _Count
+    incarnation: _Count
+    link: _Count
+
+
+class Gone(_Wire, frozen=True, kw_only=True, tag=22):
+    """The process of a replica elsewhere has ended; nothing follows."""
+
+    reason: _Text
+    words: _Text
+    """The last lines that it wrote, where they are all that is known."""
+
+
 class Met(_Wire, frozen=True, kw_only=True, tag=30):
     """The peer of a `PeerUp` is known: requests that go to it may come."""
 
@@ -212,7 +247,8 @@ class Pong(_Wire, frozen=True, kw_only=True, tag=33):
 Terminal: TypeAlias = Finished | Failed | Cancelled
 """The last thing that a stage says about a request, exactly once."""
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
-Message: TypeAlias = _Control | Submit | Cancel | Progress | Terminal | Chunk | Ack
+_Elsewhere: TypeAlias = PeerAt | PeerComes | Gone
+Message: TypeAlias = _Control | _Elsewhere | Submit | Cancel | Progress | Terminal | Chunk | Ack
 """Everything that can be said."""
 
 _encoder: Final = msgspec.msgpack.Encoder()

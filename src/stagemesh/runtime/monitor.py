@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from stagemesh.runtime.health import ReplicaState
-from stagemesh.runtime.process import StageProcess
+from stagemesh.runtime.process import Process
 from stagemesh.runtime.pulse import Pulse
 from stagemesh.runtime.replica import Member, ReplicaId
 
@@ -59,7 +59,7 @@ class Monitor:
                 process.ping()
                 self._judge(member, process)
 
-    def _judge(self, member: Member, process: StageProcess) -> None:
+    def _judge(self, member: Member, process: Process) -> None:
         limit = member.stage.setup.recovery.step_timeout
         if (why := _hangs(process.pulse, NUM_DEAD, 2 * limit)) is not None:
             process.lost(why)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
+from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import StagePlan
+from stagemesh.runtime.core.membership import RestartPolicy
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
-from stagemesh.runtime.process import Incarnation, StageProcess
+from stagemesh.runtime.process import Incarnation, Process
 from stagemesh.spec.frozen import frozen
+
+_LONGEST_DELAY_S: Final = 60.0
+"""Most seconds that a restart waits, unless already the first one is to wait for longer."""
 
 
 @frozen
@@ -21,6 +27,17 @@ class ReplicaId:
     """Number of the replica."""
 
 
+def policy_of(plan: RecoveryPlan) -> RestartPolicy:
+    """The restart policy that a plan asks for."""
+    return RestartPolicy(
+        mode=plan.restart,
+        most=plan.max_restarts,
+        window_s=plan.restart_window,
+        first_delay_s=plan.restart_delay,
+        longest_delay_s=max(_LONGEST_DELAY_S, plan.restart_delay),
+    )
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class Member:
     """A replica; changes as it lives, dies and comes back."""
@@ -31,7 +48,7 @@ class Member:
     num_restarts: int = 0
     incarnation: int = 0
     """The number of its present process: higher than that of any before it in its place."""
-    process: StageProcess | None = None
+    process: Process | None = None
     is_introduced: bool = False
     """Whether its present process knows its neighbours, so that new ones are to be introduced."""
     has_left: bool = False
@@ -49,7 +66,7 @@ class Member:
         )
 
     @property
-    def running(self) -> StageProcess | None:
+    def running(self) -> Process | None:
         """Its process, when it has one that lives."""
         return self.process if self.process is not None and self.process.alive else None
 
@@ -64,5 +81,6 @@ class Member:
             num_restarts=self.num_restarts,
             step_s=0.0 if process is None else process.pulse.step_s,
             num_missed=0 if process is None else process.pulse.missed,
+            values={} if process is None else process.values,
             reason=self.reason,
         )

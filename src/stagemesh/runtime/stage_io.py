@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final, NoReturn
 
+from stagemesh.plan.fingerprint import local_values
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import EdgePlan, Plan, StagePlan
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
@@ -49,6 +50,7 @@ from stagemesh.runtime.pipes import EXHAUSTED
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
+from stagemesh.runtime.transport.tls import TlsFiles, secured
 from stagemesh.spec.frozen import frozen
 
 _SETTLE_S: Final = 1.0
@@ -89,7 +91,8 @@ class StageIO:
 
     def ready(self, load_s: float) -> None:
         """Tell the supervisor that requests may come."""
-        self._loop.call_soon_threadsafe(self._control.send, Ready(load_s=load_s))
+        said = Ready(load_s=load_s, values=local_values(self._stage))
+        self._loop.call_soon_threadsafe(self._control.send, said)
 
     def emit(self, emissions: Sequence[Emission]) -> None:
         """Hand over what the engine said."""
@@ -162,9 +165,9 @@ class StageIO:
             if stage == CALLER:
                 self._requests.cancel_all()
 
-        outgoing, incoming = self._connectors(stage)
+        sock = self._secured(up, socket.socket(fileno=fd))
+        outgoing, incoming = self._connectors(stage, sock)
         bulk_limit = 0 if incoming is None else incoming.bulk_limit
-        sock = socket.socket(fileno=fd)
         peer = Peer(stream=Stream(sock, on_message, on_eof, bulk_limit=bulk_limit))
         before, self._peers[where] = self._peers.get(where), peer
         if before is not None:
@@ -185,17 +188,23 @@ class StageIO:
             )
         )
 
-    def _connectors(self, stage: int) -> tuple[Connector | None, Connector | None]:
-        """The connectors to and from a peer of that stage."""
+    def _secured(self, up: PeerUp, sock: socket.socket) -> socket.socket:
+        files = None if up.tls is None else TlsFiles.of(self._plan.launch)
+        return secured(sock, files, is_acceptor=up.tls == "acceptor")
+
+    def _connectors(
+        self, stage: int, sock: socket.socket
+    ) -> tuple[Connector | None, Connector | None]:
+        """The connectors to and from a peer of that stage, over `sock`."""
         if stage == CALLER:
-            connector = Connector.to_caller()
+            connector = Connector.to_caller(sock)
             return connector, connector
         here = self._stage.stage_id
         outgoing = _edge(self._plan, here, stage)
         incoming = _edge(self._plan, stage, here)
         return (
-            None if outgoing is None else Connector.of_edge(outgoing),
-            None if incoming is None else Connector.of_edge(incoming),
+            None if outgoing is None else Connector.of_edge(outgoing).over(sock),
+            None if incoming is None else Connector.of_edge(incoming).over(sock),
         )
 
     def _on_peer(

@@ -20,7 +20,7 @@ from stagemesh.runtime.crew import Crew, told
 from stagemesh.runtime.endings import end, kill
 from stagemesh.runtime.health import ReplicaState, StageHealth
 from stagemesh.runtime.monitor import Monitor, Routes
-from stagemesh.runtime.process import StageProcess
+from stagemesh.runtime.process import Launcher, Process
 from stagemesh.runtime.replica import Member, ReplicaId
 from stagemesh.spec.registry import ENGINES
 
@@ -56,9 +56,10 @@ class Frontends(Routes, Protocol):
 class Supervisor:
     """The owner of all stage processes of one plan. All methods belong to one loop."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, launcher: Launcher) -> None:
         """Start nothing yet."""
-        self._crew = Crew(plan, self._exited)
+        self._launcher = launcher
+        self._crew = Crew(plan, launcher, self._exited)
         self._deadline_s = 0.0
         self._frontends: Frontends | None = None
         self._monitor: Monitor | None = None
@@ -70,7 +71,7 @@ class Supervisor:
         return {
             member.where: process.pid
             for member in self._crew
-            if (process := member.running) is not None
+            if (process := member.running) is not None and process.pid is not None
         }
 
     @property
@@ -90,10 +91,14 @@ class Supervisor:
         Raises `StartupError`, with everything stopped, when a stage fails or `deadline_s` passes.
         A replica that is started again has as long.
         """
-        _check_ranks(self._crew.plan)
         self._deadline_s = deadline_s
-        members = self._crew.enlist()
-        callers = await self._crew.bring_up(members, deadline_s)
+        try:
+            _check_ranks(self._crew.plan)
+            members = self._crew.enlist()
+            callers = await self._crew.bring_up(members, deadline_s)
+        except BaseException:
+            await self._launcher.close()
+            raise
         for member in members:
             self._crew.serves(member)
         return callers
@@ -146,7 +151,10 @@ class Supervisor:
         try:
             await asyncio.gather(*works, return_exceptions=True)
         finally:
-            await end(self._processes())
+            try:
+                await end(self._processes())
+            finally:
+                await self._launcher.close()
 
     def kill(self) -> None:
         """End every stage process at once; may be called from any thread."""
@@ -164,7 +172,7 @@ class Supervisor:
         assert self._frontends is not None, "the system has been started"
         return self._frontends
 
-    def _processes(self) -> Collection[StageProcess]:
+    def _processes(self) -> Collection[Process]:
         """All processes there have been, those of the first stage first."""
         places = sorted(self._crew.members, key=lambda where: (where.stage, where.replica))
         found = (self._crew.members[where].process for where in places)

@@ -19,7 +19,7 @@ from typing import Final
 from stagemesh.errors import StartupError
 from stagemesh.runtime.messages import ProtocolError
 from stagemesh.runtime.pipes import tune
-from stagemesh.runtime.transport.handshake import Guest, Hello, Judge, introduce, receive
+from stagemesh.runtime.transport.handshake import Guest, Hello, Judge, Refused, introduce, receive
 from stagemesh.runtime.transport.token import Secret
 
 MAX_STRANGERS: Final = 64
@@ -92,7 +92,13 @@ class Door:
         try:
             hello = await receive(sock, self._secret.token, self._judge)
         except (OSError, ProtocolError) as error:  # which its deadline is
-            _log.warning("a stream was turned away: %s", str(error) or "it said nothing in time")
+            is_usual = isinstance(error, Refused) and error.again
+            told = str(error) or "it said nothing in time"
+            _log.log(
+                logging.DEBUG if is_usual else logging.WARNING,
+                "a stream was turned away: %s",
+                told,
+            )
             sock.close()
         except BaseException:
             sock.close()
@@ -160,13 +166,22 @@ async def dial(address: str, port: int, hello: Hello, secret: Secret) -> tuple[s
 async def dial_until(
     deadline_s: float, address: str, port: int, hello: Hello, secret: Secret
 ) -> tuple[socket.socket, int]:
-    """Like `dial`, but try again while nobody is there; `TimeoutError` after the deadline."""
-    async with asyncio.timeout(deadline_s):
-        while True:
-            try:
-                return await dial(address, port, hello, secret)
-            except OSError:
-                await asyncio.sleep(_AGAIN_S)
+    """Like `dial`, but try again while nobody is there, or may take us another time.
+
+    After the deadline it raises what it has found the last time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + deadline_s
+    while True:
+        try:
+            return await dial(address, port, hello, secret)
+        except Refused as error:
+            if not error.again or loop.time() > deadline:
+                raise
+        except OSError:
+            if loop.time() > deadline:
+                raise
+        await asyncio.sleep(_AGAIN_S)
 
 
 def _is_ours(sock: socket.socket) -> bool:

@@ -41,7 +41,12 @@ _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Refused(ProtocolError):  # noqa: N818  it is a refusal
-    """The other end does not take us, and says why."""
+    """One end does not take the other, and says why; `again` if it may be another time."""
+
+    def __init__(self, reason: str, *, again: bool) -> None:
+        """Keep whether it is worth coming again."""
+        self.again = again
+        super().__init__(reason)
 
 
 class _Word(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
@@ -96,6 +101,7 @@ class Rejected(_Word, frozen=True, kw_only=True, tag=4):
     """Why not."""
 
     reason: Annotated[str, Meta(max_length=512)]
+    again: bool = False
 
 
 @frozen
@@ -116,6 +122,8 @@ class Verdict:
     """What it is told: its replica's number."""
     reason: str | None = None
     """Why it is not taken, if it is not."""
+    again: bool = False
+    """Whether that may be another time."""
 
 
 Judge: TypeAlias = Callable[[Hello], Verdict]
@@ -138,12 +146,12 @@ async def introduce(sock: socket.socket, hello: Hello, secret: bytes) -> int:
         said = await _say(sock, msgspec.structs.replace(hello, nonce=_nonce()))
         answer, heard = await _hear(sock, _decode_challenge)
         if isinstance(answer, Rejected):
-            raise Refused(answer.reason)
+            raise Refused(answer.reason, again=answer.again)
         said += heard
         said += await _say(sock, Proof(mac=_mac(secret, b"dialer", said)))
         verdict, _ = await _hear(sock, _decode_answer)
         if isinstance(verdict, Rejected):
-            raise Refused(verdict.reason)
+            raise Refused(verdict.reason, again=verdict.again)
         expected = _mac(secret, b"acceptor", said, verdict.number)
         if not hmac.compare_digest(verdict.mac, expected):
             raise ProtocolError("the other end does not know the token")
@@ -153,8 +161,8 @@ async def introduce(sock: socket.socket, hello: Hello, secret: bytes) -> int:
 async def receive(sock: socket.socket, secret: bytes, judge: Judge) -> Hello:
     """Hear who comes in on a stream that we accepted, and answer.
 
-    Raises `ProtocolError` when it is not taken, which it has been told, or is none of ours, and
-    `OSError` when it is gone.
+    Raises `Refused` when it is not taken, which it has been told, `ProtocolError` when it is none
+    of ours, and `OSError` when it is gone.
     """
     async with _deadline():
         hello, said = await _hear(sock, _decode_hello)
@@ -167,15 +175,15 @@ async def receive(sock: socket.socket, secret: bytes, judge: Judge) -> Hello:
         said += heard
         verdict = judge(hello)
         if verdict.reason is not None:
-            await _reject(sock, verdict.reason)
+            await _reject(sock, verdict.reason, again=verdict.again)
         mac = _mac(secret, b"acceptor", said, verdict.number)
         await _say(sock, Accepted(number=verdict.number, mac=mac))
         return hello
 
 
-async def _reject(sock: socket.socket, reason: str) -> NoReturn:
-    await _say(sock, Rejected(reason=reason[:512]))
-    raise ProtocolError(f"somebody was not taken: {reason}")
+async def _reject(sock: socket.socket, reason: str, *, again: bool = False) -> NoReturn:
+    await _say(sock, Rejected(reason=reason[:512], again=again))
+    raise Refused(f"it was not taken: {reason}", again=again)
 
 
 async def _say(sock: socket.socket, word: _Word) -> bytes:

@@ -1,0 +1,124 @@
+"""A stage process as the one that started it sees it: the process, its stream, what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import stagemesh
+from stagemesh.config.environment import TOKEN
+from stagemesh.errors import StartupError
+from stagemesh.runtime.process import Incarnation
+from stagemesh.runtime.stage_output import StageOutput
+from stagemesh.runtime.stream import OnEof, OnMessage, Stream
+
+
+class Child:
+    """A running process. All methods belong to the loop that started it."""
+
+    def __init__(
+        self,
+        who: Incarnation,
+        environment: Mapping[str, str],
+        on_message: OnMessage,
+        on_eof: OnEof,
+        on_exit: Callable[[str], None],
+    ) -> None:
+        """Start the process; `on_exit` is called once with how it ended, when it has been reaped.
+
+        Raises `StartupError` when there is no process, or no descriptor, left.
+        """
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        with _started(who, environment) as (self._process, ours):
+            assert self._process.stdout is not None
+            self._pidfd = os.pidfd_open(self._process.pid)
+        self._output = StageOutput(self._process.stdout, who.stage, who.replica)
+        self._loop.add_reader(self._output, self._read_output)
+        self._loop.add_reader(self._pidfd, self._reap)
+        self.control = Stream(ours, on_message, on_eof)
+
+    @property
+    def pid(self) -> int:
+        """The process, which leads a group of its own."""
+        return self._process.pid
+
+    def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the whole group, unless the process has been reaped."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, with_signal)
+
+    def last_lines(self) -> str:
+        """The last lines that it wrote."""
+        return self._output.last_lines()
+
+    def _read_output(self) -> None:
+        if not self._output.read():
+            self._loop.remove_reader(self._output)
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self.kill()  # what it has started; its number is ours until we have waited for it
+        self._process.wait()  # which the descriptor says has an end: this takes no time
+        self.control.read_rest()
+        self._loop.remove_reader(self._output)
+        self._output.close()
+        self.control.close()
+        code = self._process.returncode
+        is_killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else None
+        self._on_exit(is_killed or f"exited with code {code}")
+
+
+@contextlib.contextmanager
+def _started(
+    who: Incarnation, environment: Mapping[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """Start a process; it is gone again, and nothing is left open, if the block cannot use it."""
+    with contextlib.ExitStack() as undo:
+        try:
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            with theirs:
+                process = _spawn(theirs, environment)
+            undo.callback(_undone, process)
+            yield process, ours
+        except OSError as error:
+            raise StartupError(f"{who} could not be started: {error}", stage=who.stage) from error
+        undo.pop_all()
+
+
+def _undone(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def _spawn(control: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    fd = control.fileno()
+    inherited = {name: value for name, value in os.environ.items() if name != TOKEN}
+    return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
+        [sys.executable, "-P", "-m", "stagemesh.runtime.stage_main", str(fd)],
+        pass_fds=(fd,),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        process_group=0,
+        env={**inherited, **environment, "PYTHONPATH": _search_path()},
+    )
+
+
+def _search_path() -> str:
+    """Where this process finds modules, so that stages find the same ones, plug-ins included."""
+    own = str(Path(stagemesh.__file__).parent.parent)
+    return os.pathsep.join(dict.fromkeys([own, *(path or str(Path.cwd()) for path in sys.path)]))

@@ -1,0 +1,1 @@
+"""Who starts the processes of stages: this start itself, or others that come from elsewhere."""

@@ -1,0 +1,113 @@
+"""Processes of this host, started by this one; a stream between two is a pair of sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+
+from stagemesh.runtime.child import Child
+from stagemesh.runtime.dialogue import Dialogue
+from stagemesh.runtime.messages import PROTOCOL, Message, PeerUp, Ping, Setup
+from stagemesh.runtime.process import Launcher, Party, Process, Start
+
+CALLER_UP = PeerUp(stage=None, replica=0)
+"""How a process is told of the caller."""
+
+
+class StageProcess:
+    """A process of this host."""
+
+    def __init__(self, start: Start) -> None:
+        """Start it; raises `StartupError` when there is no process, or no descriptor, left."""
+        self.name = str(start.who)
+        self._on_exit = start.on_exit
+        self._dialogue = Dialogue(start.on_blame)
+        self.ready = self._dialogue.ready
+        self.pulse = self._dialogue.pulse
+        self.exited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._child = Child(start.who, start.stage.env, self._dialogue.hear, self.lost, self._ended)
+        self.control = self._child.control
+
+    @property
+    def pid(self) -> int:
+        """The process, which leads a group of its own."""
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not been reaped."""
+        return not self.exited.done()
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """What was decided for its stage, once it is ready."""
+        return self._dialogue.values
+
+    def say(self, message: Message) -> None:
+        """Send a message without descriptors."""
+        self.control.send(message)
+
+    def meet(self, up: PeerUp, end: socket.socket) -> asyncio.Future[None]:
+        """Hand it its end of a stream; done once it knows the peer, or has ended itself."""
+        met = self._dialogue.meets(up)
+        self.control.send(up, (end.detach(),))
+        return met
+
+    def ping(self) -> None:
+        """Ask how it is; unanswered questions are not repeated."""
+        if self.pulse.asked():
+            self.control.send(Ping(number=self.pulse.number))
+
+    def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the whole group, unless the process has been reaped."""
+        self._child.kill(with_signal)
+
+    def lost(self, reason: str | None) -> None:
+        """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
+        if self._dialogue.fatal is None:
+            self._dialogue.fatal = reason
+        self.kill()
+
+    def last_words(self) -> str:
+        """The last lines that it wrote, where they are all that is known of its end."""
+        return "" if self._dialogue.fatal is not None else self._child.last_lines()
+
+    def _ended(self, how: str) -> None:
+        fatal = self._dialogue.fatal
+        reason = how if fatal is None else f"failed: {fatal}"
+        self.exited.set_result(reason)
+        self._dialogue.over()
+        self._on_exit(reason)
+
+
+class LocalLauncher(Launcher):
+    """Starts every stage on this host."""
+
+    def start(self, start: Start) -> StageProcess:
+        """Start a process and say what it is to be."""
+        process = StageProcess(start)
+        stage, replica = start.stage.stage_id, start.who.replica
+        setup = Setup(protocol=PROTOCOL, plan=start.saved_plan, stage=stage, replica=replica)
+        process.say(setup)
+        return process
+
+    def call(self, process: Process) -> tuple[asyncio.Future[socket.socket], asyncio.Future[None]]:
+        """Make the caller's stream to a process."""
+        assert isinstance(process, StageProcess), "it was started here"
+        ours: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        end, theirs = socket.socketpair()
+        ours.set_result(end)
+        return ours, process.meet(CALLER_UP, theirs)
+
+    def connect(self, one: Party, other: Party) -> Sequence[asyncio.Future[None]]:
+        """Make a stream between two."""
+        first, second = one.process, other.process
+        assert isinstance(first, StageProcess), "it was started here"
+        assert isinstance(second, StageProcess), "it was started here"
+        end, theirs = socket.socketpair()
+        return first.meet(other.up, end), second.meet(one.up, theirs)
+
+    async def close(self) -> None:
+        """There is nothing to close."""

@@ -10,9 +10,11 @@ from typing import Final
 
 from tests.architecture.source import PACKAGE, SourceFile, planted, read_tree
 
-CODE: Final = re.compile(r"(CF|AX|PL|MD|RT|CL)\d{3}")
-"""Configuration files, axes, plan, models, run time, command line."""
-_WHOLE: Final = re.compile(r"(?<=\[)(CF|AX|PL|MD|RT|CL)\d{3}(?=\])|\A(CF|AX|PL|MD|RT|CL)\d{3}\Z")
+CODE: Final = re.compile(r"(CF|AX|PL|MD|RT|SV|CL)\d{3}")
+"""Configuration files, axes, plan, models, run time, server, command line."""
+_WHOLE: Final = re.compile(
+    r"(?<=\[)(CF|AX|PL|MD|RT|SV|CL)\d{3}(?=\])|\A(CF|AX|PL|MD|RT|SV|CL)\d{3}\Z"
+)
 """A code that is a whole text, or stands in brackets."""
 LIKE_A_CODE: Final = re.compile(r"[A-Z]{2,3}\d{2,4}")
 

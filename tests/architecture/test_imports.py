@@ -22,8 +22,8 @@ HEAVY: Final = frozenset(
 )
 """What no declaration reaches."""
 
-RUNNING_COMMANDS: Final = frozenset({"run", "demo-checkpoint"})
-"""Commands that do more than planning, so that their work may need the `run` extra."""
+RUNNING_COMMANDS: Final = frozenset({"run", "serve", "top", "demo-checkpoint"})
+"""Commands that do more than planning, so that their work may need an extra."""
 
 
 @pytest.fixture(scope="module")

@@ -47,8 +47,8 @@ error[PL010]: `thinker` lists `1` devices and needs `2`: `2` ranks
    6 |     devices: "0"
      |              ^
 note: `tp` = `2` is set here (tp2.yaml:3:24)
-help: list as many, for example with `--stage-overrides '{"0": {"devices": "0,1"}}'`; \
-this would fit: `--set thinker.tensor_parallel_size=1`
+help: list as many, in a deploy file or with `--stage-overrides`, or change its axes; \
+this would fit: `--set thinker.devices=2,3`
 
 1 error. `stagemesh explain PL010` tells more.
 """

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from stagemesh.config.bases import MAX_FILES
-from stagemesh.config.catalog import Model
+from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.load import Loaded
 from stagemesh.config.settings import Sourced
+from stagemesh.config.validate import check_files
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
 from tests.config.deploying import CATALOG, PIPELINE, Show, said
@@ -224,3 +225,37 @@ def test_a_model_without_its_own_file_is_told(show: Show) -> None:
     catalog = dataclasses.replace(CATALOG, models=models)
     (found,) = show.load(UNSET, catalog=catalog).diagnostics
     assert (found.code, found.help) == ("MD013", "give one with `--deploy-config`")
+
+
+def _with_stranger(show: Show, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Catalog:
+    """Install a further model, whose file `strange` no stage of ours could read."""
+    show.write({"strangers/deploy/strange.yaml": "stages: [{stage_id: 7, nonsense: 1}]\n"})
+    monkeypatch.syspath_prepend(show.folder)
+    pipeline = dataclasses.replace(PIPELINE, model_type="stranger", **changes)  # type: ignore[arg-type]
+    stranger = Model(pipeline=pipeline, package="strangers")
+    return dataclasses.replace(CATALOG, models=(*CATALOG.models, stranger))
+
+
+def test_a_file_of_another_model_is_told_once_and_not_read_on(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever way it was named; each of its values would be wrong."""
+    catalog = _with_stranger(show, monkeypatch)
+    show.write({"deploy.yaml": "base_config: strange\nstages: [{stage_id: 0}]\n"})
+    for name, place in (("strange", "strange"), ("deploy.yaml", "deploy.yaml:1:14")):
+        (found,) = show.load(name, catalog=catalog).diagnostics
+        assert (found.code, str(found.origin)) == ("CF039", place)
+        assert found.message == f"`strange` ships with another model than `{PIPELINE.model_type}`"
+        assert str(found.help).startswith("it is for `stranger`; of this model: `show`")
+    (file,) = check_files(["deploy.yaml"], PIPELINE.model_type, catalog).files
+    assert [found.code for found in file.diagnostics] == ["CF039"]
+
+
+def test_variants_of_a_model_may_take_its_files(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read as any other, and here found wrong."""
+    catalog = _with_stranger(show, monkeypatch, variant_of=PIPELINE.model_type)
+    found = show.load("strange", catalog=catalog).diagnostics
+    assert "CF039" not in [each.code for each in found]
+    assert found

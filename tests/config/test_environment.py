@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stagemesh.config.environment import PREFIX, VARIABLES, cache_folder, check_environment
+from stagemesh.config.environment import (
+    PREFIX,
+    VARIABLES,
+    cache_folder,
+    check_environment,
+)
 from stagemesh.errors import DiagnosticError
 
 

@@ -7,6 +7,7 @@ after the language say more:
 
     slow     it takes seconds or needs the demo's weights
     fails    the last command ends with an exit code other than 0
+    server   the first command serves while the others run, and ends well at Ctrl-C
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-FLAGS: Final = frozenset({"slow", "fails"})
+FLAGS: Final = frozenset({"slow", "fails", "server"})
 SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh"})
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)$")
 

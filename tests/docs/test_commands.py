@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -36,24 +40,57 @@ def run_session(session: Session, folder: Path) -> None:
         (folder / "examples").symlink_to(ROOT / "examples")
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": tools, "COLUMNS": "100", "NO_COLOR": "1"}
-    for number, step in enumerate(session.steps, start=1):
-        is_make = step.command.startswith("make ")
-        done = subprocess.run(
-            _arguments(session, step),
-            cwd=ROOT if is_make else folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-        shall_fail = "fails" in session.flags and number == len(session.steps)
-        where = f"{session.place}: `{step.command}` ended with {done.returncode}:\n{done.stdout}"
-        assert (done.returncode != 0) == shall_fail, where
-        if step.expected and not is_make:
-            assert matches(step.expected, done.stdout), f"{where}\nshown:\n{step.expected}"
+    steps = list(session.steps)
+    with contextlib.ExitStack() as stack:
+        if "server" in session.flags:
+            stack.enter_context(_serving(steps.pop(0).command, folder, environment))
+        for number, step in enumerate(steps, start=1):
+            last = number == len(steps)
+            _run_step(session, step, folder, environment, shall_fail=last)
+
+
+def _run_step(
+    session: Session, step: Step, folder: Path, environment: Mapping[str, str], *, shall_fail: bool
+) -> None:
+    is_make = step.command.startswith("make ")
+    done = subprocess.run(
+        _arguments(session, step),
+        cwd=ROOT if is_make else folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    where = f"{session.place}: `{step.command}` ended with {done.returncode}:\n{done.stdout}"
+    assert (done.returncode != 0) == (shall_fail and "fails" in session.flags), where
+    if step.expected and not is_make:
+        assert matches(step.expected, done.stdout), f"{where}\nshown:\n{step.expected}"
+
+
+@contextmanager
+def _serving(command: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Run a server until the context is left."""
+    with subprocess.Popen(
+        shlex.split(command),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            assert server.stderr is not None
+            ready = any("serving at" in line for line in server.stderr)
+            assert ready, f"`{command}` does not serve"
+            yield
+            server.send_signal(signal.SIGINT)
+            _, err = server.communicate(timeout=60)
+            assert server.returncode == 0, err
+        finally:
+            server.kill()
 
 
 def _arguments(session: Session, step: Step) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,3 +144,78 @@ def test_memory_is_what_is_told() -> None:
     )
     assert estimate is not None
     assert estimate.total == 7
+
+
+@pytest.mark.parametrize(
+    ("point", "calls"),
+    [
+        ("add", ["add"]),
+        ("append", ["append"]),
+        ("step", ["step"]),
+        ("finish", ["step"]),
+        ("pause", ["pause"]),
+        ("resume", ["resume"]),
+        ("cancel", ["cancel"]),
+    ],
+)
+def test_a_process_is_killed_in_the_call_that_its_request_names(
+    point: str, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SIGKILL, and in no other call."""
+    now: list[str] = []
+    killed: list[str] = []
+    monkeypatch.setattr("os.kill", lambda _pid, _signal: killed.extend(now))
+    engine = fake(num_outputs=1)
+    course: dict[str, Callable[[], object]] = {
+        "add": lambda: engine.add(EngineRequest(request_id="a", params={"kill_at": point})),
+        "pause": lambda: engine.pause("a"),
+        "resume": lambda: engine.resume("a"),
+        "append": lambda: engine.append("a", Payload(meta={"text": "hi"}), last=True),
+        "step": engine.step,
+    }
+    if point == "cancel":
+        course["step"] = lambda: engine.cancel("a")
+    for name, call in course.items():
+        now[:] = ["cancel" if (point, name) == ("cancel", "step") else name]
+        call()
+    assert killed == calls
+
+
+@pytest.mark.parametrize("point", ["construct", "load", "loaded", "close", "closed"])
+def test_a_process_is_killed_where_its_stage_is_told_to(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, on the way up or down."""
+    killed: list[int] = []
+    monkeypatch.setattr("os.kill", lambda _pid, number: killed.append(number))
+    engine = fake(kill_at=point)
+    engine.load()
+    engine.close()
+    assert killed == [signal.SIGKILL]
+
+
+def test_a_program_may_run_out_of_memory() -> None:
+    """The step raises; the request stays until it is cancelled."""
+    engine = fake(num_outputs=1, fail_at="memory")
+    given(engine)
+    with pytest.raises(MemoryError):
+        engine.step()
+
+
+@pytest.mark.parametrize("place", ["load_hang", "hang"])
+def test_a_program_may_never_come_back(place: str) -> None:
+    """From `load`, or from `step`; other threads go on."""
+    loaded = threading.Event()
+
+    def run() -> None:
+        engine = fake(num_outputs=1, fail_at=place)
+        engine.load()
+        loaded.set()
+        given(engine)
+        engine.step()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert loaded.wait(0.1 if place == "load_hang" else 60) is (place == "hang")
+    thread.join(0.1)
+    assert thread.is_alive()

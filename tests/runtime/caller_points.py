@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stagemesh.plan.setup import RecoveryPlan
-from stagemesh.runtime import endings, supervisor
+from stagemesh.runtime import endings
 from stagemesh.runtime.crew import Crew
 from stagemesh.runtime.dialogue import Dialogue
 from stagemesh.runtime.frontend import Frontend
@@ -80,8 +80,8 @@ WRAPPED: Final[dict[str, tuple[Any, str, int]]] = {
     "spawned all": (Crew, "_spawn", 3),
     "introduced one": (LocalLauncher, "connect", 1),
     "introduced all": (LocalLauncher, "connect", 2),
-    "ready one": (Dialogue, "hear", 3),
-    "ready all": (supervisor, "_serves", 1),
+    "ready one": (Dialogue, "hear", 8),
+    "ready all": (Crew, "serves", 1),
     "attached": (Frontend, "_attach", 2),
     "submitted": (Frontend, "_begin", 1),
     "lost one": (Frontend, "down", 1),

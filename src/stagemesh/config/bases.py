@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean, nearest
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
+from stagemesh.spec.pipeline import PipelineConfig
 from stagemesh.spec.unset import UNSET
 
 MAX_FILES: Final = 16
@@ -49,6 +51,7 @@ class DeployFiles:
         """Take the models that ship files; what is wrong goes to `run`."""
         self._catalog = catalog
         self._run = run
+        self._origins: dict[Path, Origin] = {}
 
     def open(self, given: ConfigInput, argument: str) -> tuple[Document, ...]:
         """Return the file and those below it, the lowest first; nothing when it cannot be read.
@@ -67,6 +70,8 @@ class DeployFiles:
                 origin = Origin(layer=Layer.DEPLOY, source=file.shown)
                 self._tell_several(file.shown, shipped, origin)
                 return ()
+            for each in shipped:
+                self._origins[each.path] = Origin(layer=Layer.DEPLOY, source=file.shown)
             file = shipped[0] if shipped else file
         document = self._read(file)
         return () if document is None else self._with_bases(document, file)
@@ -82,6 +87,31 @@ class DeployFiles:
             return ()
         document = self._read(file)
         return () if document is None else self._with_bases(document, file)
+
+    def are_of_others(self, pipeline: PipelineConfig) -> bool:
+        """Whether a file that was named ships with a model of another family; that is told."""
+        if not self._origins:
+            return False
+        models = self._catalog.models
+        own = {each.package for each in models if _are_related(each.pipeline, pipeline)}
+        folders = {_folder(each) for each in models if each.package in own}
+        foreign = [path for path in self._origins if path.parent not in folders]
+        for path in foreign:
+            owners = sorted(
+                each.pipeline.model_type
+                for each in self._catalog.models
+                if _folder(each) == path.parent
+            )
+            self._run.findings.append(
+                Diagnostic(
+                    code="CF039",
+                    message=f"`{path.stem}` ships with another model than `{pipeline.model_type}`",
+                    origin=self._origins[path],
+                    help=f"it is for {', '.join(f'`{owner}`' for owner in owners)}; of this model:"
+                    f" {', '.join(f'`{name}`' for name in sorted(_names(folders)))}",
+                )
+            )
+        return bool(foreign)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -145,7 +175,10 @@ class DeployFiles:
             self._run.tell("CF016", message, origin, f"{looked}; {meant}")
         elif len(shipped) > 1:
             self._tell_several(named, shipped, origin)
-        return shipped[0] if len(shipped) == 1 else None
+        if len(shipped) != 1:
+            return None
+        self._origins[shipped[0].path] = origin
+        return shipped[0]
 
     def _is_new(self, base: _File, files: list[_File], document: Document) -> bool:
         """Whether the file is not below itself, nor below too many others."""
@@ -202,6 +235,17 @@ def pipeline_named(documents: tuple[Document, ...]) -> tuple[str, Place] | None:
             place = Place(located=document).child("pipeline")
             return (name, place) if isinstance(name, str) else None
     return None
+
+
+def _are_related(one: PipelineConfig, other: PipelineConfig) -> bool:
+    """Whether two pipelines are the same, or one is a variant of the other."""
+    return one.model_type in {other.model_type, other.variant_of} or (
+        one.variant_of == other.model_type
+    )
+
+
+def _names(folders: Iterable[Path]) -> set[str]:
+    return {file.stem for folder in folders for file in folder.glob(f"*{_SUFFIX}")}
 
 
 def _lies_on_another(document: Document) -> bool:

@@ -18,8 +18,11 @@ PREFIX: Final = "STAGEMESH_"
 
 TOKEN: Final = "STAGEMESH_TOKEN"
 """The variable that holds a secret: its value is shown to nobody."""
+API_KEY: Final = "STAGEMESH_API_KEY"
+"""Another one."""
 
 VARIABLES: Final[Mapping[str, str]] = {
+    API_KEY: "what requests to a server must bear, unless `--api-key-file` holds it",
     "STAGEMESH_CACHE": "absolute folder of assembled checkpoints; by default `~/.cache/stagemesh`",
     TOKEN: "secret that all starts of one model share; `--omni-token-file` goes before it",
 }

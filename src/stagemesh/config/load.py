@@ -82,6 +82,8 @@ class _Loading:
         model, checkpoint = self._find_model(deploy)
         if model is not None and isinstance(inputs.deploy_config, Unset):
             deploy = self._keep_all(self._deploys.open_default(model))
+        elif model is not None and self._deploys.are_of_others(model.pipeline):
+            deploy = ()  # each of its values would be wrong
         pipeline = None if model is None else model.pipeline
         patches = self._patches(Stages(pipeline=pipeline), strategy, deploy, overrides)
         settings = None if pipeline is None else self._settle(pipeline, patches)

@@ -130,13 +130,14 @@ class _Checker:
         if opened.begins_like_a_plan:
             return CheckedFile(path=opened.name, opened=opened, kind=FileKind.PLAN)
         run = Run(partial=True)
-        documents = DeployFiles(self._catalog, run).open(opened, opened.name)
+        deploys = DeployFiles(self._catalog, run)
+        documents = deploys.open(opened, opened.name)
         kind = kind_of(documents)
         if kind is FileKind.PLAN:
             return CheckedFile(path=opened.name, opened=opened, kind=kind)
         pipeline = None
         if kind is FileKind.DEPLOY:
-            pipeline = self._check_deploy(documents, run)
+            pipeline = self._check_deploy(deploys, documents, run)
         elif kind is FileKind.STRATEGY:
             pipeline = self._check_strategy(documents[-1], run)
         return CheckedFile(
@@ -148,10 +149,14 @@ class _Checker:
             documents=documents,
         )
 
-    def _check_deploy(self, documents: tuple[Document, ...], run: Run) -> PipelineConfig | None:
+    def _check_deploy(
+        self, deploys: DeployFiles, documents: tuple[Document, ...], run: Run
+    ) -> PipelineConfig | None:
         """Check the file on its own and on every platform that it has a section for."""
         named = pipeline_named(documents)
         pipeline = self._pipeline if named is None else _pipeline(*named, self._catalog, run)
+        if pipeline is not None and deploys.are_of_others(pipeline):
+            return pipeline
         read = read_deploy(documents, Stages(pipeline=pipeline), self._fields, run)
         if pipeline is not None:
             for platform in (None, *read.platforms):

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.origin import Layer, Origin
+
+_OF_ALL: Final = frozenset({Layer.GLOBAL, Layer.PIPELINE_WIDE})
+"""Layers whose values are those of several stages."""
 
 
 def one_for_each_cause(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -24,10 +28,9 @@ def one_for_each_cause(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _cause(found: Diagnostic) -> Origin | None:
-    """The value for all stages that it points to, or else its own place."""
+    """The value for all stages that it points to, if it points to one."""
     places = (found.origin, *(note.origin for note in found.notes))
-    of_all = (place for place in places if place is not None and place.layer is Layer.GLOBAL)
-    return next(of_all, found.origin)
+    return next((place for place in places if place is not None and place.layer in _OF_ALL), None)
 
 
 def _joined(group: Sequence[Diagnostic]) -> Diagnostic:

@@ -91,7 +91,6 @@ def _folded(
     short = fields.pop(SHORTHAND, None)
     if short is None or short.value is None:
         return fields
-    report.add(_deprecated(stage, short))
     structured = fields.get(ATTENTION, short)
     value = structured.value if isinstance(structured.value, Mapping) else {}
     if DEFAULT in value:
@@ -99,6 +98,8 @@ def _folded(
         report.add(_twice(stage, short, default))
         if short.origin.layer <= default.origin.layer:
             return fields
+    else:
+        report.add(_deprecated(stage, short))
     fields[ATTENTION] = replace(
         structured,
         value={**cast("Mapping[str, object]", value), DEFAULT: short.value},
@@ -126,7 +127,7 @@ def _twice(stage: str, short: Sourced[object], default: Sourced[object]) -> Diag
             message=f"`{stage}` has `{SHORTHAND}` and `{long_name}`",
             origin=short.origin,
             notes=(Note(message=f"`{long_name}` is set here", origin=default.origin),),
-            help=f"keep `{long_name}` alone",
+            help=f"keep `{long_name}` alone: the other one is its deprecated short form",
         )
     short_wins = short.origin.layer > default.origin.layer
     winner, loser = (short, default) if short_wins else (default, short)
@@ -137,4 +138,5 @@ def _twice(stage: str, short: Sourced[object], default: Sourced[object]) -> Diag
         message=f"`{name}` of `{stage}` replaces what a lower layer says",
         origin=winner.origin,
         notes=(Note(message=f"`{loser.value}` is replaced here", origin=loser.origin),),
+        help=f"choose once, by `{long_name}`: `{SHORTHAND}` is its deprecated short form",
     )

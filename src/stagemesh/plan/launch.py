@@ -11,13 +11,19 @@ from stagemesh.config.settings import Sourced
 from stagemesh.plan.values import Plan
 
 _ELSEWHERE: Final = frozenset(
-    {"api_server_count", "init_timeout", "shutdown_timeout", "stage_id", "stage_init_timeout"}
+    {
+        "api_server_count",
+        "init_timeout",
+        "insecure_no_token",
+        "shutdown_timeout",
+        "stage_id",
+        "stage_init_timeout",
+    }
 )
 """Options that the runtime acts on, or that the reasons of the frontends are about."""
 _OF_SEVERAL_STARTS: Final = frozenset(
     {
         "headless",
-        "insecure_no_token",
         "omni_dp_size_local",
         "omni_master_address",
         "omni_master_port",

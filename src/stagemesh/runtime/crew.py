@@ -22,7 +22,7 @@ from stagemesh.runtime.endings import bury
 from stagemesh.runtime.health import ReplicaState
 from stagemesh.runtime.messages import Blame, PeerUp, Welcome
 from stagemesh.runtime.process import Incarnation, Launcher, Party, Process, Start
-from stagemesh.runtime.replica import Member, ReplicaId, restart_policy
+from stagemesh.runtime.replica import Member, ReplicaId, policy_of
 
 OnExit = Callable[[Member, str], None]
 """Hears of every process that has ended, with the reason."""
@@ -57,7 +57,7 @@ class Crew:
         """Take in the replicas of the plan that are not here yet; nothing is started."""
         joining = []
         for stage in self.plan.stages:
-            policy = restart_policy(stage.setup.recovery)
+            policy = policy_of(stage.setup.recovery)
             self._memberships.setdefault(stage.stage_id, Membership(policy))
             for replica in stage.replicas:
                 where = ReplicaId(stage=stage.stage_id, replica=replica.index)

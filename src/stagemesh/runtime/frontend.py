@@ -21,13 +21,11 @@ from stagemesh.errors import (
     StagemeshError,
 )
 from stagemesh.plan.values import Plan
-from stagemesh.runtime import messages
 from stagemesh.runtime.core.actions import Action, Ask, Begin, Ended, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
 from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
 from stagemesh.runtime.hints import routing_keys
-from stagemesh.runtime.idle import Idle
 from stagemesh.runtime.messages import (
     Ack,
     Attached,
@@ -46,7 +44,7 @@ from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running, Seat
 from stagemesh.runtime.shapes import shapes_of, slots_of, window_of
 from stagemesh.runtime.stream import Stream
-from stagemesh.runtime.submits import LARGEST, encode_submits
+from stagemesh.runtime.submits import check_sendable, submits_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -86,7 +84,7 @@ class Frontend:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._draining = False
-        self._idle = Idle(lambda where: bool(self._through(where)))
+        self._waits: list[tuple[ReplicaId | None, asyncio.Future[None]]] = []
         self._peers: dict[ReplicaId, Peer] = {}
         for where, sock in callers.items():
             self._attach(where, sock)
@@ -98,9 +96,9 @@ class Frontend:
 
     @property
     def in_flight(self) -> Mapping[int, tuple[int, ...]]:
-        """Requests bound to each replica, by stage id."""
+        """What is bound to each replica, by stage id."""
         return {
-            stage: tuple(bindings.router.backlog.values())
+            stage: tuple(count for _, count in sorted(bindings.router.backlog.items()))
             for stage, bindings in self._dispatcher.bindings.items()
         }
 
@@ -113,12 +111,8 @@ class Frontend:
         if self._closed or self._draining:
             why = "is closed" if self._closed else "takes no more requests: it is shutting down"
             raise ClosedError(f"the system {why}")
-        if not 0 < len(call.request_id) <= messages.MAX_NAME:
-            raise InvalidRequestError(f"a request's name has 1 to {messages.MAX_NAME} characters")
         name = call.request_id
-        encode_submits(
-            self._plan, Key(rid=name, epoch=LARGEST), {}, call
-        )  # so that it can be sent later on
+        check_sendable(self._plan, call)
         ask = Ask(
             name=name,
             keys=routing_keys(name, call.prompt, call.route),
@@ -151,50 +145,44 @@ class Frontend:
         self._act(self._dispatcher.retired(where.stage, where.replica, self._loop.time()))
 
     def resume(self, where: ReplicaId) -> None:
-        """A replica takes requests, or takes them again."""
+        """A replica that was held takes requests again."""
         if where in self._peers:
-            stage = self._plan.stage(where.stage)
-            slots, window = slots_of(stage), window_of(stage)
-            self._act(self._dispatcher.joined(where.stage, where.replica, slots or 1, window))
+            self._dispatcher.resumed(where.stage, where.replica)
 
     def down(self, where: ReplicaId, reason: str) -> None:
         """A replica is gone: what it still held fails, and it gets nothing more."""
+        self.hold(where)
         peer = self._peers.get(where)
         if peer is not None:
             peer.stream.read_rest()  # what had ended there before is not failed by the death
             del self._peers[where]
             peer.close()
-        now = self._loop.time()
-        actions = self._dispatcher.left(where.stage, where.replica, reason, now)
-        self._act(actions)
+        actions = self._left(where, reason)
         if not any(isinstance(action, Ended) and action.stage is not None for action in actions):
             _log.warning("%s", reason)  # no request tells of it
 
     def expel(self, where: ReplicaId) -> None:
-        """A replica leaves, and has had its time: what still goes through it is cancelled."""
-        for name in self._through(where):
-            machine = self._dispatcher.machine(name)
-            error = StageFailedError(
-                f"{self._name_of(where)} left before the request was done",
-                stage=self._plan.stage(where.stage).name,
-                replica=where.replica,
-                retryable=machine is None or not machine.has_output,
-            )
-            self._end(name, error)
+        """A replica leaves, and has had its time: what is still bound to it is cancelled."""
+        for name in self._bound(where):
+            self._end(name, self._error(name, where, "left before the request was done"))
 
     def leave(self, where: ReplicaId) -> None:
         """Close the stream to a replica of which nothing more is wanted."""
         peer = self._peers.pop(where, None)
         if peer is not None:
             peer.close()
+        self._left(where, f"{self._name_of(where)} has left")
 
     def drain(self) -> None:
-        """Take no more requests; those that run go on."""
+        """Take no more requests; those that run or wait go on."""
         self._draining = True
 
     def idle(self, where: ReplicaId | None = None) -> asyncio.Future[None]:
-        """Done once no request goes through a replica, or through any."""
-        return self._idle.wait(where)
+        """Done once no request is bound to a replica, or to any; needs no time where none is."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waits.append((where, future))
+        self._tell_idle()
+        return future
 
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
@@ -221,15 +209,27 @@ class Frontend:
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
         self._peers[where] = peer
-        self.resume(where)
+        stage = self._plan.stage(where.stage)
+        slots = slots_of(stage) or 1
+        self._dispatcher.joined(where.stage, where.replica, slots, window_of(stage))
 
-    def _through(self, where: ReplicaId | None) -> list[str]:
+    def _left(self, where: ReplicaId, reason: str) -> list[Action]:
+        stage, now = where.stage, self._loop.time()
+        actions = self._dispatcher.left(stage, where.replica, reason, now)
+        self._act(actions)
+        return actions
+
+    def _bound(self, where: ReplicaId) -> list[str]:
         """Requests that go through a replica, whether they are done there or not."""
-        names = self._dispatcher.names
-        if where is None:
-            return list(names)
-        routes = {name: self._dispatcher.route(name) for name in names}
-        return [name for name in names if routes[name].get(where.stage) == where.replica]
+        route = self._dispatcher.route
+        return [name for name in self._live if route(name).get(where.stage) == where.replica]
+
+    def _tell_idle(self) -> None:
+        for where, future in self._waits:
+            is_busy = self._live if where is None else self._bound(where)
+            if not is_busy and not future.done():
+                future.set_result(None)
+        self._waits = [(where, future) for where, future in self._waits if not future.done()]
 
     def _name_of(self, where: ReplicaId) -> str:
         return f"stage `{self._plan.stage(where.stage).name}` replica `{where.replica}`"
@@ -239,13 +239,12 @@ class Frontend:
         live = self._live[begin.name]
         key = live.key = Key(rid=begin.name, epoch=begin.epoch)
         live.route = dict(begin.route)
-        live.running.begin(
-            {
-                stage.stage_id: Seat(stage=stage.name, replica=live.route[stage.stage_id])
-                for stage in self._plan.stages
-            }
-        )
-        for stage, submit in encode_submits(self._plan, key, live.route, live.call).items():
+        seats = {
+            stage.stage_id: Seat(stage=stage.name, replica=live.route[stage.stage_id])
+            for stage in self._plan.stages
+        }
+        live.running.begin(seats)
+        for stage, submit in submits_of(self._plan, key, live.route, live.call).items():
             peer = self._peer(live, stage)
             if peer is not None:  # else it has died, which ends the request in its own way
                 peer.stream.send_frame(submit)
@@ -255,8 +254,7 @@ class Frontend:
                 try:
                     peer.out.send(key, live.call.prompt, last=True)
                 except ValueError as refusal:
-                    told = f"the prompt cannot be carried: {refusal}"
-                    self._end(begin.name, InvalidRequestError(told))
+                    self._refused(begin.name, refusal)
                     return
 
     def _peer(self, live: _Live, stage: int) -> Peer | None:
@@ -305,19 +303,16 @@ class Frontend:
         if live is None or machine is None or not machine.running:
             edge.discard(chunk, attached)
             return
-        stage = self._plan.stage(where.stage)
+        name, stage = chunk.key.rid, self._plan.stage(where.stage)
         try:
             payload = edge.take(chunk, attached)
-            fault = machine.output(where.stage, chunk.seq, last=chunk.last)
         except ValueError as refusal:
-            fault = str(refusal)
-        if fault is not None:
-            told = f"an output of {self._name_of(where)} was refused: {fault}"
-            error = StageFailedError(told, stage=stage.name, replica=where.replica)
-            self._end(chunk.key.rid, error)
+            self._end(name, self._error(name, where, f"has put out what is refused: {refusal}"))
             return
+        fault = machine.output(where.stage, chunk.seq, last=chunk.last)
+        assert fault is None, f"the edge has checked the order: {fault}"
         output = OmniOutput(
-            request_id=chunk.key.rid,
+            request_id=name,
             stage=stage.name,
             kind=stage.final_output_type or "",
             payload=payload.copied(),
@@ -329,12 +324,23 @@ class Frontend:
     def _sent(self, key: Key, error: ValueError | None) -> None:
         """A prompt that had to wait for room has gone, or was refused."""
         if self._find(key) is not None and error is not None:
-            told = f"the prompt cannot be carried: {error}"
-            self._end(key.rid, InvalidRequestError(told))
+            self._refused(key.rid, error)
+
+    def _refused(self, name: str, error: ValueError) -> None:
+        self._end(name, InvalidRequestError(f"the prompt cannot be carried: {error}"))
 
     def _find(self, key: Key) -> _Live | None:
         live = self._live.get(key.rid)
         return live if live is not None and live.key == key else None
+
+    def _error(self, name: str, where: ReplicaId, told: str) -> StageFailedError:
+        machine = self._dispatcher.machine(name)
+        return StageFailedError(
+            f"{self._name_of(where)} {told}",
+            stage=self._plan.stage(where.stage).name,
+            replica=where.replica,
+            retryable=machine is None or not machine.has_output,
+        )
 
     def _failed(self, where: ReplicaId, key: Key, error: str | StagemeshError) -> None:
         """A stage has failed a request, or has forgotten it."""
@@ -392,4 +398,5 @@ class Frontend:
             peer = self._peer(live, stage)
             if peer is not None and peer.into is not None and live.key is not None:
                 peer.into.drop(live.key)
-        self._idle.look()
+        if self._waits:
+            self._tell_idle()

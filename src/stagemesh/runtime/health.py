@@ -78,18 +78,10 @@ class StageHealth:
 
 
 @frozen
-class SystemHealth:
+class Health:
     """The whole system."""
 
     state: SystemState
     """Where it stands."""
     stages: tuple[StageHealth, ...]
     """Its stages in order; empty before it is started."""
-
-    @classmethod
-    def of(cls, stages: tuple[StageHealth, ...], state: SystemState | None) -> SystemHealth:
-        """Put it together; without a `state` the stages decide."""
-        if state is None:
-            is_well = all(stage.is_healthy for stage in stages)
-            state = SystemState.SERVING if is_well else SystemState.UNHEALTHY
-        return cls(state=state, stages=stages)

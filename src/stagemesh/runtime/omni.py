@@ -24,7 +24,7 @@ from stagemesh.runtime.checks import (
     check_timeout,
 )
 from stagemesh.runtime.frontend import Frontend
-from stagemesh.runtime.health import SystemHealth, SystemState
+from stagemesh.runtime.health import Health, SystemState
 from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.launchers.choose import launcher_of
 from stagemesh.runtime.loop_thread import LoopThread
@@ -79,9 +79,7 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
-        if found := check_runnable(self.plan):
-            raise DiagnosticError(found)
-        if found := check_queue_limit(queue_limit):
+        if found := check_runnable(self.plan) + check_queue_limit(queue_limit):
             raise DiagnosticError(found)
         self._queue_limit = queue_limit
         self._rules = RequestRules(self.plan)
@@ -113,21 +111,24 @@ class AsyncOmni:
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, launcher_of(self.plan))
         callers = await self._supervisor.start(timeout_s)
-        lost = self._supervisor.lost
-        self._frontend = Frontend(self.plan, callers, lost, queue_limit=self._queue_limit)
+        lost, limit = self._supervisor.lost, self._queue_limit
+        self._frontend = Frontend(self.plan, callers, lost, queue_limit=limit)
         self._supervisor.watch(self._frontend)
 
-    def health(self) -> SystemHealth:
+    def health(self) -> Health:
         """Say how the system is, and every replica of every stage."""
         stages = () if self._supervisor is None else self._supervisor.health
-        state = None
         if self._closed:
             state = SystemState.STOPPED
         elif self._frontend is None:
             state = SystemState.STARTING
         elif self._frontend.draining:
             state = SystemState.DRAINING
-        return SystemHealth.of(stages, state)
+        elif all(stage.is_healthy for stage in stages):
+            state = SystemState.SERVING
+        else:
+            state = SystemState.UNHEALTHY
+        return Health(state=state, stages=stages)
 
     async def scale(self, stage: str, num_replicas: int, *, drain_s: float | None = None) -> Plan:
         """Give a stage more replicas, or fewer, while it runs; return what is planned now.
@@ -161,6 +162,27 @@ class AsyncOmni:
         await asyncio.wait([idle], timeout=timeout_s)
         return idle.done()
 
+    def submit(
+        self,
+        prompt: Prompt,
+        *,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        timeout_s: float | None = _REQUEST_S,
+        on_progress: OnProgress | None = None,
+        route: RouteHints | None = None,
+    ) -> Running:
+        """Start a request; iterate over what it returns for outputs, and close that in any case.
+
+        `sampling_params` are by stage name, `route` says what a stage may route it by. Raises
+        `DiagnosticError` for what is wrong with the request, and `RequestError` when it cannot be
+        taken.
+        """
+        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, route)
+        if self._frontend is None or self._closed:
+            raise ClosedError("the system is closed" if self._closed else "it is not started")
+        return self._frontend.open(call)
+
     async def generate(
         self,
         prompt: Prompt,
@@ -173,12 +195,16 @@ class AsyncOmni:
     ) -> AsyncGenerator[OmniOutput, None]:
         """Give outputs as they appear; leaving the iteration cancels the request everywhere.
 
-        `sampling_params` are by stage name, `route` says what a stage may route it by. Raises
-        `DiagnosticError` for what is wrong with the request, and `RequestError` when it fails.
+        Arguments and errors are those of `submit`, and `RequestError` when the request fails.
         """
-        hints = RouteHints() if route is None else route
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, hints)
-        running = self._open(call)
+        running = self.submit(
+            prompt,
+            sampling_params=sampling_params,
+            request_id=request_id,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+            route=route,
+        )
         try:
             async for output in running:
                 yield output
@@ -196,9 +222,14 @@ class AsyncOmni:
         route: RouteHints | None = None,
     ) -> OmniResult:
         """Like `generate`, but wait for the end and return everything together."""
-        hints = RouteHints() if route is None else route
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, hints)
-        running = self._open(call)
+        running = self.submit(
+            prompt,
+            sampling_params=sampling_params,
+            request_id=request_id,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+            route=route,
+        )
         try:
             return await running.result()
         finally:
@@ -233,11 +264,6 @@ class AsyncOmni:
     ) -> None:
         await self.close()
 
-    def _open(self, call: Call) -> Running:
-        if self._frontend is None or self._closed:
-            raise ClosedError("the system is closed" if self._closed else "it is not started")
-        return self._frontend.open(call)
-
     def _call(
         self,
         prompt: Prompt,
@@ -245,8 +271,9 @@ class AsyncOmni:
         request_id: str | None,
         timeout_s: float | None,
         on_progress: OnProgress | None,
-        route: RouteHints,
+        route: RouteHints | None,
     ) -> Call:
+        route = RouteHints() if route is None else route
         found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route)
         given = {} if sampling_params is None else sampling_params
         params = self._rules.merge(given, found)
@@ -306,7 +333,7 @@ class Omni:
         """The stage processes that run."""
         return self._system.pids
 
-    def health(self) -> SystemHealth:
+    def health(self) -> Health:
         """Say how the system is, and every replica of every stage."""
         return self._system.health()
 

@@ -27,6 +27,17 @@ class ReplicaId:
     """Number of the replica."""
 
 
+def policy_of(plan: RecoveryPlan) -> RestartPolicy:
+    """The restart policy that a plan asks for."""
+    return RestartPolicy(
+        mode=plan.restart,
+        most=plan.max_restarts,
+        window_s=plan.restart_window,
+        first_delay_s=plan.restart_delay,
+        longest_delay_s=max(_LONGEST_DELAY_S, plan.restart_delay),
+    )
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class Member:
     """A replica; changes as it lives, dies and comes back."""

@@ -97,16 +97,30 @@ class Running(AsyncIterator[OmniOutput]):
         """Wait for the end and put all outputs together."""
         outputs = tuple([output async for output in self])
         texts = [output.text for output in outputs if output.text is not None]
-        assert self._ended is not None, "the iteration goes on to the end"
         return OmniResult(
             request_id=self.name,
             text="".join(texts) if texts else None,
             audio=Audio.joined(output.audio for output in outputs if output.audio is not None),
             outputs=outputs,
-            report=tuple(self._reports[stage] for stage in sorted(self._reports)),
-            seconds=self._ended - self._began,
-            first_output_s=dict(self._first_outputs),
+            report=self.report,
+            seconds=self.seconds,
+            first_output_s=self.first_output_s,
         )
+
+    @property
+    def report(self) -> tuple[StageReport, ...]:
+        """What each stage that is done did, by ascending stage id."""
+        return tuple(self._reports[stage] for stage in sorted(self._reports))
+
+    @property
+    def seconds(self) -> float:
+        """Time from submission to the end, or until now."""
+        return (self._loop.time() if self._ended is None else self._ended) - self._began
+
+    @property
+    def first_output_s(self) -> Mapping[str, float]:
+        """Time from submission to the first output at the caller, by final stage."""
+        return dict(self._first_outputs)
 
     def begin(self, seats: Mapping[int, Seat]) -> None:
         """There is room for it: these replicas are told."""

@@ -1,4 +1,4 @@
-"""What the stages are told of a request, as frames."""
+"""What each stage is told of a request, as frames."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from stagemesh.runtime import messages
 from stagemesh.runtime.messages import Key, ProtocolError, Submit
 from stagemesh.runtime.running import Call
 
-LARGEST: Final = 2**63 - 1
-"""An epoch, or a replica, that takes as much room as any."""
+_LARGEST: Final = 2**63 - 1
+"""A number that takes as much room as any."""
 
 
-def encode_submits(plan: Plan, key: Key, route: Mapping[int, int], call: Call) -> dict[int, bytes]:
-    """Return the frame for each stage, consumers first, so that all is known to be sendable.
+def check_sendable(plan: Plan, call: Call) -> None:
+    """Raise `InvalidRequestError` for a request that no stage could be told of, now or later."""
+    if not 0 < len(call.request_id) <= messages.MAX_NAME:
+        raise InvalidRequestError(f"a request's name has 1 to {messages.MAX_NAME} characters")
+    submits_of(plan, Key(rid=call.request_id, epoch=_LARGEST), {}, call)
 
-    Raises `InvalidRequestError` when something is not. A route that is not known yet is as long as
-    any.
-    """
+
+def submits_of(plan: Plan, key: Key, route: Mapping[int, int], call: Call) -> dict[int, bytes]:
+    """Encode what each stage is told, consumers first."""
     submits = {}
     for stage in reversed(plan.stages):
         targets = {
-            edge.target: route.get(edge.target, LARGEST)
+            edge.target: route.get(edge.target, _LARGEST)
             for edge in plan.edges
             if edge.source == stage.stage_id
         }

@@ -61,7 +61,7 @@ def test_an_option_acts_at_size_one_or_is_told(declared: Axis, option: str) -> N
     value = VALUES[declared.name, option]
     acts = option in declared.acts_alone | declared.about_size
     is_told = not acts and declared.role is not WorldRole.NO_RANKS
-    axes = [axis(declared.name, 1, **{option: value})]
+    axes = [axis(declared.name, 1, None, **{option: value})]
     if option == "text_encoder":  # it needs ranks that another axis brings
         axes.append(axis("sp_ring", 2))
     stages = solo(ExecutionType.DIFFUSION if option == "text_encoder" else kind(declared))

@@ -109,6 +109,20 @@ def test_a_drained_replica_takes_nothing_new() -> None:
     assert made.finished("a", 1, 0, 2) == []
 
 
+def test_who_waits_for_a_held_replica_waits_on_where_there_is_no_other() -> None:
+    """Where there is another, it goes there."""
+    made = dispatcher(replicas=1)
+    made.open(Ask(name="a"), 0)
+    made.open(Ask(name="b"), 0)
+    assert made.retired(0, 0, 1) == []
+    assert made.finished("a", 1, 0, 2) == [Begin(name="b", epoch=2, route={0: 0, 1: 0})]
+    made.resumed(0, 0)
+    made.resumed(1, 0)
+    assert made.open(Ask(name="c"), 3) == []
+    made.joined(0, 1, slots=1, window=1)
+    assert made.retired(0, 0, 4) == [Begin(name="c", epoch=3, route={0: 1, 1: 0})]
+
+
 def test_too_many_are_refused_with_a_time() -> None:
     """Nothing is held for them."""
     made = dispatcher(queue_limit=0)
@@ -123,7 +137,7 @@ def test_too_many_are_refused_with_a_time() -> None:
 
 @pytest.mark.parametrize(("replicas", "told"), [(0, "yet"), (1, "left")])
 def test_nobody_yet_and_nobody_left_are_told_apart(replicas: int, told: str) -> None:
-    """In either case one may come, or come back: trying again can help."""
+    """A replica may still come, or come back."""
     made = dispatcher(replicas=replicas)
     for replica in range(replicas):
         made.left(1, replica, "it died", 0)

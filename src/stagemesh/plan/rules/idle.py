@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from stagemesh.config.settings import Sourced
 from stagemesh.plan.checks import fits
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stack import StackedAxis
@@ -61,17 +60,17 @@ def _words(item: StackedAxis) -> Iterator[_Word]:
         given = settings.options.get(option.name)
         needs_size = option.name not in axis.acts_alone | axis.about_size
         if given is not None and given.value != option.default and needs_size:
-            yield from _said(item, item.names[option.name], given)
+            yield from _said(item, item.names[option.name], given.origin)
     routing = settings.routing
     if routing is not None and item.routing != axis.routing:
-        yield from _said(item, "routing", routing)
+        yield from _said(item, "routing", routing.origin)
 
 
-def _said(item: StackedAxis, name: str, given: Sourced[object]) -> Iterator[_Word]:
+def _said(item: StackedAxis, name: str, written: Origin) -> Iterator[_Word]:
     size = item.settings.size
-    is_switched_off = size is not None and size.origin.layer > given.origin.layer
-    if not given.origin.shipped and not is_switched_off:
-        yield _Word(name=name, origin=given.origin)
+    is_switched_off = item.size == 1 and size is not None and size.origin.layer > written.layer
+    if not written.shipped and not is_switched_off:
+        yield _Word(name=name, origin=written)
 
 
 def _without_effect(stage: str, item: StackedAxis, words: list[_Word]) -> Diagnostic:

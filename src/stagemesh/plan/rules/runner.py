@@ -24,8 +24,9 @@ def runner(context: RuleContext) -> Ruling:
     newer = [draft for draft in context.drafts if chosen[draft.stage_id] == _NEWER]
     refused = [draft for draft in newer if _is_refused(context, draft)]
     found = [_not_there(context, draft) for draft in refused]
-    found += _without_duplex(context, newer)
-    found += _not_native(context, [draft for draft in newer if draft not in refused])
+    found += _without_duplex(context, [draft for draft in newer if draft not in refused])
+    if not found:  # else the runner will be another one
+        found += _not_native(context, newer)
     return Ruling(diagnostics=tuple(found), runners=chosen)
 
 

@@ -87,13 +87,16 @@ class Admission:
         """A replica has `slots`, and is sent at most `window` requests at a time."""
         self._replicas[replica] = _Seats(slots, window)
 
-    def retire(self, replica: int) -> tuple[str, ...]:
-        """Its slots count no more; return who waited for it and needs another replica."""
+    def retire(self, replica: int, *, retired: bool = True) -> None:
+        """Its slots count no more, or count again; who waits for it waits on."""
         seats = self._replicas.get(replica)
-        if seats is None:
-            return ()
-        seats.retired = True
-        return self._moved(seats)
+        if seats is not None:
+            seats.retired = retired
+
+    def unqueue(self, replica: int) -> tuple[str, ...]:
+        """Return who waited for a replica; they are to be placed at others."""
+        seats = self._replicas.get(replica)
+        return () if seats is None else self._moved(seats)
 
     def leave(self, replica: int) -> tuple[str, ...]:
         """It is gone; return who waited for it and needs another replica."""

@@ -112,10 +112,23 @@ class Dispatcher:
         return []
 
     def retired(self, stage: int, replica: int, now: float) -> list[Action]:
-        """A replica takes nothing new; what it was sent goes on there."""
-        self.bindings[stage].router.leave(replica)
-        moved = self.admission.retire(replica) if stage == self._gate else ()
+        """A replica takes nothing new; what it was sent goes on there.
+
+        Who waited for it goes elsewhere, or waits on where there is nobody else.
+        """
+        router = self.bindings[stage].router
+        router.leave(replica)
+        if stage != self._gate:
+            return []
+        self.admission.retire(replica)
+        moved = self.admission.unqueue(replica) if router.has_eligible else ()
         return self._drained(self._move(moved, now), now)
+
+    def resumed(self, stage: int, replica: int) -> None:
+        """A replica that took nothing new does again."""
+        self.bindings[stage].router.join(replica)
+        if stage == self._gate:
+            self.admission.retire(replica, retired=False)
 
     def left(self, stage: int, replica: int, reason: str, now: float) -> list[Action]:
         """A replica is gone: what it still held fails, and who waited for it goes elsewhere."""
@@ -228,7 +241,7 @@ class Dispatcher:
         if why is Unroutable.PARENT_GONE:
             return InvalidRequestError("the request that it follows does not run", stage=name)
         told = f"stage `{name}` has no replica {'yet' if why is Unroutable.NONE_YET else 'left'}"
-        return StageFailedError(told, stage=name, retryable=True)  # one may come, or come back
+        return StageFailedError(told, stage=name, retryable=True)
 
     def _bind(self, entry: _Entry, stage: int) -> int:
         ask = entry.ask

@@ -24,7 +24,7 @@ from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.checks import check_executable
 from stagemesh.runtime.launchers.post import NoHeadError, Post, Site
-from stagemesh.runtime.replica import restart_policy
+from stagemesh.runtime.replica import policy_of
 from stagemesh.runtime.transport.door import Door, listen
 from stagemesh.runtime.transport.handshake import Guest, Hello, Verdict
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
@@ -88,8 +88,7 @@ class Worker:
 
     async def _keep(self, site: Site, index: int) -> None:
         """Run one replica, again and again as its policy allows, until it is asked to stop."""
-        policy = restart_policy(self._stage.setup.recovery)
-        restarts: list[float] = []
+        policy, restarts = policy_of(self._stage.setup.recovery), list[float]()
         replica: int | None = None
         while True:
             post = Post(site, index, replica)

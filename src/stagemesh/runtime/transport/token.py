@@ -1,7 +1,7 @@
-"""The secret that all starts of one model share, and where listening without one is refused.
+"""Secrets: the token that all starts of one model share, and the key that users of a server bear.
 
-It comes from a file or from the environment, and goes nowhere: no plan, message, log or `repr`
-holds it.
+Where other hosts could connect without one, listening is refused. A secret comes from a file or
+from the environment, and goes nowhere: no plan, message, log or `repr` holds it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
-from stagemesh.config.environment import TOKEN
+from stagemesh.config.environment import API_KEY, TOKEN
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.diagnostic import Diagnostic
@@ -26,6 +26,28 @@ MIN_CHARACTERS: Final = 16
 """Shortest token; what is shorter can be tried out."""
 _MAX_BYTES: Final = 4096
 _HELP: Final = "`python -c 'import secrets; print(secrets.token_hex())'` makes a good one"
+
+
+@frozen
+class SecretPlaces:
+    """Where a secret may come from."""
+
+    flag: str
+    """The flag that names a file."""
+    variable: str
+    """The environment variable."""
+    remedy: str
+    """What to do with them, as a message says it."""
+
+
+STARTS: Final = SecretPlaces(
+    flag="--omni-token-file", variable=TOKEN, remedy="give every start the same"
+)
+"""The token that all starts of one model share."""
+USERS: Final = SecretPlaces(
+    flag="--api-key-file", variable=API_KEY, remedy="give the server a key with"
+)
+"""The key that users of a server bear."""
 
 
 @frozen
@@ -46,10 +68,19 @@ def read_secret(launch: LaunchOptions, environ: Mapping[str, str] = os.environ) 
 
     Raises `DiagnosticError` when the file cannot be read or others may, or the token is too short.
     """
-    if launch.omni_token_file is not None:
-        source, text = "--omni-token-file", _file_text(Path(launch.omni_token_file))
-    elif TOKEN in environ:
-        source, text = f"environment variable {TOKEN}", environ[TOKEN]
+    return _read(launch.omni_token_file, STARTS, environ)
+
+
+def read_api_key(file: str | None, environ: Mapping[str, str] = os.environ) -> Secret:
+    """Return what users of a server bear; errors as of `read_secret`."""
+    return _read(file, USERS, environ)
+
+
+def _read(file: str | None, places: SecretPlaces, environ: Mapping[str, str]) -> Secret:
+    if file is not None:
+        source, text = places.flag, _file_text(Path(file))
+    elif places.variable in environ:
+        source, text = f"environment variable {places.variable}", environ[places.variable]
     else:
         return Secret()
     token = text.strip().encode()
@@ -59,7 +90,9 @@ def read_secret(launch: LaunchOptions, environ: Mapping[str, str] = os.environ) 
     return Secret(token=token)
 
 
-def check_bind(address: str, secret: Secret, *, is_insecure: bool) -> tuple[Diagnostic, ...]:
+def check_bind(
+    address: str, secret: Secret, *, is_insecure: bool, places: SecretPlaces = STARTS
+) -> tuple[Diagnostic, ...]:
     """Say why nobody may listen at `address`: the world reaches it, and there is no token."""
     if secret.is_known or is_insecure or _is_loopback(address):
         return ()
@@ -67,8 +100,8 @@ def check_bind(address: str, secret: Secret, *, is_insecure: bool) -> tuple[Diag
         Diagnostic(
             code="RT022",
             message=f"`{address}` can be reached by other hosts, and there is no token",
-            help=f"give every start the same `--omni-token-file` or `{TOKEN}`; where the network"
-            " itself is safe, say `--insecure-no-token`",
+            help=f"{places.remedy} `{places.flag}` or `{places.variable}`; where the network itself"
+            " is safe, say `--insecure-no-token`",
         ),
     )
 

@@ -1,0 +1,52 @@
+"""`stagemesh serve`: start a model and serve requests over HTTP until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+
+from stagemesh.spec.command import Command
+
+DEFAULT_PORT = 8000
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    from stagemesh.cli._arguments import add_plan_arguments  # noqa: PLC0415  only when typed
+
+    parser.usage = "%(prog)s MODEL [options]"
+    add_plan_arguments(parser)
+    group = parser.add_argument_group("server")
+    group.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1", help="address to listen on"
+    )
+    group.add_argument(
+        "--port",
+        metavar="N",
+        type=int,
+        default=DEFAULT_PORT,
+        help="port to listen on; 0 takes any that is free",
+    )
+    group.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="holds the key that requests must bear; else $STAGEMESH_API_KEY does",
+    )
+    group.add_argument(
+        "--control-socket",
+        metavar="PATH",
+        help="where `scale` and `top` reach this server; found by its port when left out",
+    )
+    group.add_argument(
+        "--max-request-bytes",
+        metavar="N",
+        type=int,
+        default=256 * 1024 * 1024,
+        help="longest body of a request",
+    )
+
+
+COMMAND = Command(
+    name="serve",
+    summary="start a model or a saved plan and serve requests over HTTP",
+    configure=_configure,
+    run="stagemesh.cli._serve:run",
+)

@@ -1,0 +1,1 @@
+"""The system as a server: HTTP for users, a control socket for whoever runs it."""

@@ -1,0 +1,129 @@
+"""The server: listens before it loads, serves until it is told to stop, drains, stops everything.
+
+A port that is taken is found before a weight is loaded. While stages load, `/health` says so. The
+first `stop` drains: nothing more is taken, and what runs has the plan's `shutdown_timeout` to end.
+The second one ends everything at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.transport.token import Secret
+from stagemesh.serve.control import Control
+from stagemesh.serve.http import Api
+from stagemesh.serve.sockets import control_path, listen_at, listen_on
+from stagemesh.spec.frozen import frozen
+
+_log: Final = logging.getLogger(__name__)
+
+
+@frozen
+class ServeOptions:
+    """How a server is reached and how it stops."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8000
+    """Port to listen on; 0 takes any that is free."""
+    key: Secret = Secret()
+    """What requests for work must bear, if anything."""
+    control: Path | None = None
+    """The control socket; beside those of other servers unless given."""
+    max_request_bytes: int = 256 * 1024 * 1024
+    """Longest body of a request."""
+
+
+@frozen
+class Listening:
+    """Where a server can be reached."""
+
+    url: str
+    """The public interface."""
+    control: Path
+    """The control socket."""
+
+
+class Server:
+    """One model, served."""
+
+    def __init__(self, plan: Plan, options: ServeOptions) -> None:
+        """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
+        self._omni = AsyncOmni(plan)
+        self._options = options
+        self._stop = asyncio.Event()
+        self._runners: list[web.AppRunner] = []
+        self._control: Path | None = None
+
+    async def run(self, on_ready: Callable[[Listening], None]) -> None:
+        """Serve until `stop`; everything that was started is stopped when this returns.
+
+        `on_ready` is called once when requests can be served. Raises `DiagnosticError` when the
+        address cannot be listened on, `StartupError` when a stage does not come up.
+        """
+        try:
+            listening = await self._listen()
+            if await self._started():
+                on_ready(listening)
+                await self._stop.wait()
+                if not await self._omni.drain():
+                    _log.warning("requests that did not end in time are given up")
+        finally:
+            await self._close()
+
+    def stop(self) -> None:
+        """Begin to drain; a second call ends everything at once."""
+        if self._stop.is_set():
+            _log.warning("told to stop again: everything ends now")
+            self._omni.kill()
+        self._stop.set()
+
+    async def _listen(self) -> Listening:
+        public = listen_on(self._options.host, self._options.port)
+        host, port = public.getsockname()[:2]
+        api = Api(self._omni, self._options.key)
+        await self._serve(api.app(self._options.max_request_bytes), public)
+        path = self._options.control or control_path(port)
+        await self._serve(Control(self._omni).app(), listen_at(path))
+        self._control = path
+        shown = f"[{host}]" if ":" in host else host
+        return Listening(url=f"http://{shown}:{port}", control=path)
+
+    async def _serve(self, app: web.Application, sock: socket.socket) -> None:
+        # A client that goes away cancels the handler, and with it the request.
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0)
+        self._runners.append(runner)
+        await runner.setup()
+        await web.SockSite(runner, sock).start()
+
+    async def _started(self) -> bool:
+        """Start the stages; `False` when the server was told to stop meanwhile."""
+        start = asyncio.ensure_future(self._omni.start())
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                start.result()
+            return start.done()
+        finally:
+            for task in (start, stop):
+                task.cancel()
+            await asyncio.wait((start, stop))
+
+    async def _close(self) -> None:
+        try:
+            await self._omni.close()
+        finally:
+            for runner in self._runners:
+                await runner.cleanup()
+            if self._control is not None:
+                self._control.unlink(missing_ok=True)

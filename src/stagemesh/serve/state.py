@@ -1,0 +1,53 @@
+"""What a server tells of the system under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stagemesh.runtime.health import Health, ReplicaHealth, SystemState
+from stagemesh.runtime.omni import AsyncOmni
+
+
+def can_serve(health: Health) -> bool:
+    """Whether a request that comes now has somewhere to go."""
+    return health.state is SystemState.SERVING
+
+
+def health_form(health: Health) -> Mapping[str, object]:
+    """How the system and every stage is, for balancers: no process is named."""
+    return {
+        "state": health.state.value,
+        "stages": [
+            {
+                "stage": stage.stage,
+                "is_healthy": stage.is_healthy,
+                "replicas": [each.state.value for each in stage.replicas],
+            }
+            for stage in health.stages
+        ],
+    }
+
+
+def state_form(omni: AsyncOmni) -> Mapping[str, object]:
+    """Everything that is known of a system, for whoever runs it."""
+    health = omni.health()
+    return {
+        "pipeline": omni.plan.pipeline,
+        "state": health.state.value,
+        "stages": [
+            {"stage": stage.stage, "replicas": [_replica_form(each) for each in stage.replicas]}
+            for stage in health.stages
+        ],
+    }
+
+
+def _replica_form(replica: ReplicaHealth) -> Mapping[str, object]:
+    return {
+        "replica": replica.replica,
+        "state": replica.state.value,
+        "pid": replica.pid,
+        "num_restarts": replica.num_restarts,
+        "step_s": replica.step_s,
+        "num_missed": replica.num_missed,
+        "reason": replica.reason,
+    }

@@ -1,0 +1,142 @@
+"""`stagemesh serve` around the server: what is checked before it, and how it is stopped.
+
+The server is a stand-in here; the real one is asked in tests/serve and tests/e2e.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import stagemesh.cli._serve
+from stagemesh.cli._main import main
+from stagemesh.plan.values import Plan
+from stagemesh.runtime.transport.token import Secret
+from stagemesh.serve.server import Listening, ServeOptions
+
+KEY = "an open sesame that is long"
+
+
+class Stopped:
+    """Stands in for `Server`: is ready at once, and is told to stop by a signal."""
+
+    options: ClassVar[ServeOptions]
+
+    def __init__(self, plan: Plan, options: ServeOptions) -> None:
+        """Remember how it was asked to serve."""
+        assert plan.pipeline == "voice_chat"
+        Stopped.options = options
+        self._stop = asyncio.Event()
+
+    async def run(self, on_ready: Callable[[Listening], None]) -> None:
+        """Serve until the signal that comes at once."""
+        on_ready(Listening(url="http://127.0.0.1:8000", control=Path("8000.sock")))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(self._stop.wait(), 60)
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stop.set()
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A checkpoint folder that can be planned; its server is the stand-in."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "voice_chat"}))
+    for stage in ("thinker", "talker", "code2wav"):
+        (folder / stage).mkdir()
+        (folder / stage / "model.safetensors").write_bytes(b"weights")
+    monkeypatch.setattr(stagemesh.cli._serve, "Server", Stopped)
+    monkeypatch.delenv("STAGEMESH_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return str(folder)
+
+
+def test_it_serves_until_sigterm(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan, where it serves, and that it has stopped; nothing on standard output."""
+    assert main(["serve", model]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Plan for voice_chat: 3 stages")
+    assert shown.err.endswith("serving at http://127.0.0.1:8000, Ctrl-C stops\nstopped\n")
+    assert Stopped.options == ServeOptions()
+
+
+def test_every_option_reaches_the_server(model: str) -> None:
+    """Address, key, control socket and size."""
+    Path("key").write_text(f"{KEY}\n")
+    Path("key").chmod(0o600)
+    typed = "--host 0.0.0.0 --port 9000 --api-key-file key --control-socket own.sock"
+    typed += " --max-request-bytes 1000"
+    assert main(["serve", model, *typed.split()]) == 0
+    assert Stopped.options == ServeOptions(
+        host="0.0.0.0",  # noqa: S104  with a key
+        port=9000,
+        key=Secret(token=KEY.encode()),
+        control=Path("own.sock"),
+        max_request_bytes=1000,
+    )
+
+
+def test_the_key_may_come_from_the_environment(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It opens the server to other hosts and is never shown."""
+    monkeypatch.setenv("STAGEMESH_API_KEY", KEY)
+    assert main(["serve", model, "--host", "0.0.0.0"]) == 0  # noqa: S104  with a key
+    assert Stopped.options.key.token == KEY.encode()
+    shown = capsys.readouterr()
+    assert KEY not in shown.out + shown.err
+
+
+def test_a_server_without_a_key_for_other_hosts_has_to_be_asked_for(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error with both ways out, unless it is said explicitly."""
+    assert main(["serve", model, "--host", "::"]) == 1
+    assert "error[RT022]" in capsys.readouterr().err
+    assert main(["serve", model, "--host", "::", "--insecure-no-token"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "flag"),
+    [
+        (["--port", "65536"], "SV005", "--port"),
+        (["--port", "-1"], "SV005", "--port"),
+        (["--max-request-bytes", "0"], "SV005", "--max-request-bytes"),
+        (["--api-key-file", "missing"], "RT020", "missing"),
+        (["--api-key-file", "empty"], "RT021", "--api-key-file"),
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_started(
+    model: str, arguments: list[str], code: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the flag that is at fault."""
+    Path("empty").write_text(" \n")
+    Path("empty").chmod(0o600)
+    assert main(["serve", model, *arguments]) == 1
+    shown = capsys.readouterr().err
+    assert f"error[{code}]" in shown
+    assert flag in shown
+    assert "serving" not in shown
+
+
+def test_a_plan_that_cannot_be_made_or_run_is_not_served(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its mistakes are told as by `plan`."""
+    assert main(["serve", model, "--set", "thinker.nothing=1"]) == 1
+    (Path(model) / "thinker" / "model.safetensors").unlink()
+    assert main(["serve", model]) == 1
+    shown = capsys.readouterr().err
+    assert "error[RT003]" in shown
+    assert "serving" not in shown

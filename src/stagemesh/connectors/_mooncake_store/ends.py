@@ -14,7 +14,7 @@ from typing import Final
 
 from stagemesh.connectors import _wire
 from stagemesh.connectors._memory import Loan, Window, aligned_copy
-from stagemesh.connectors._mooncake_client import NO_ROOM, hold, let_go
+from stagemesh.connectors._mooncake_store.client import NO_ROOM, hold, let_go
 from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
 from stagemesh.errors import ClosedError, ConnectorError
 from stagemesh.spec.connector import Ticket

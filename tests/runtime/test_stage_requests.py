@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import pytest
@@ -43,12 +43,21 @@ class Recorder:
     def __init__(self) -> None:
         """Nothing was sent."""
         self.sent: list[tuple[Message, Attached]] = []
+        self.is_slow = False
+        self.waits: list[Callable[[], None]] = []
 
     def send(
         self, message: Message, fds: tuple[int, ...] = (), bulk: Sequence[memoryview] = ()
     ) -> None:
         """Write down."""
         self.sent.append((message, Attached(fds=fds, bulk=tuple(bulk))))
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Everything is written at once, unless it is slow."""
+        if self.is_slow:
+            self.waits.append(then)
+        else:
+            then()
 
     def chunks(self) -> list[Chunk]:
         """The chunks among what was sent."""
@@ -251,6 +260,21 @@ def test_the_terminal_word_comes_after_everything_else(desk: Desk) -> None:
     desk.out.acknowledged(desk.downstream.chunks()[0].number)
     assert desk.told == [finished()]
     assert desk.downstream.chunks()[-1].last
+
+
+def test_a_request_has_finished_once_all_it_said_has_left_the_process(desk: Desk) -> None:
+    """Whoever dies after that has delivered everything; a failure needs not wait."""
+    desk.downstream.is_slow = True
+    other = Key(rid="other", epoch=6)
+    for key in (KEY, other):
+        desk.submit(key)
+        desk.say(key=key, last=True)
+    desk.over(finished())
+    desk.over(Failed(key=other, invalid=False, message="no"))
+    assert [type(message) for message in desk.told] == [Failed]
+    (then,) = desk.downstream.waits
+    then()
+    assert [type(message) for message in desk.told] == [Failed, Finished]
 
 
 def test_a_cancel_drops_what_waits_and_is_answered_once(desk: Desk) -> None:

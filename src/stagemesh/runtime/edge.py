@@ -125,6 +125,10 @@ class EdgeOut:
             return False
         return True
 
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call `then` once every chunk that had room has left this process."""
+        self._stream.when_written(then)
+
     def acknowledged(self, number: int) -> None:
         """The consumer is done with a ticket; send what fits now."""
         self._sender.released(number)

@@ -41,9 +41,12 @@ def memcpy_times(size: int) -> list[float]:
     return times_of(copy, repetitions(size))
 
 
-def in_child(work: Callable[[socket.socket], None]) -> tuple[socket.socket, int]:
+def in_child(
+    work: Callable[[socket.socket], None],
+    pair: Callable[[], tuple[socket.socket, socket.socket]] = socket.socketpair,
+) -> tuple[socket.socket, int]:
     """Run `work` in a forked process; return the socket to it and its pid."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = pair()
     pid = os.fork()
     if pid == 0:
         ours.close()

@@ -26,16 +26,14 @@ from unittest import mock
 
 import _reference_shm_poll
 import _reference_zmq
+from _edge import edge_times
 from _hops import WARM_UP, in_child, memcpy_times, repetitions, summary, times_of
 
-from stagemesh.connectors import _arena
-from stagemesh.plan.values import EdgePlan
+from stagemesh.connectors import _arena, shared_memory
 from stagemesh.runtime import messages
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
-from stagemesh.runtime.messages import NOTHING, Ack, Attached, Chunk, Key, Message
+from stagemesh.runtime.edge import Connector
+from stagemesh.runtime.messages import Message
 from stagemesh.runtime.omni import AsyncOmni
-from stagemesh.runtime.stream import Stream
-from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -44,23 +42,7 @@ REFERENCES = {
     "segment_lock_file_poll": _reference_shm_poll.hop_times,
     "zeromq_msgpack": _reference_zmq.hop_times,
 }
-KEY = Key(rid="hop", epoch=0)
-WAIT_S = 60
-EDGE = EdgePlan(
-    source=0,
-    target=1,
-    connector="shared_memory",
-    options={},
-    payload_type="text",
-    bridge=None,
-    chunked=True,
-)
-
-
-def payload_of(size: int) -> Payload:
-    """A payload of one buffer."""
-    data = memoryview(os.urandom(size))
-    return Payload(buffers=(Buffer(name="data", dtype="uint8", shape=(size,), data=data),))
+SHARED = Connector(spec=shared_memory.CONNECTOR, options=shared_memory.SharedMemoryOptions())
 
 
 def echo(sock: socket.socket) -> None:
@@ -81,25 +63,6 @@ def socket_times() -> list[float]:
     sock.close()
     os.waitpid(pid, 0)
     return found
-
-
-def consume(sock: socket.socket) -> None:
-    """Take every payload, read its first byte, and give it back."""
-
-    async def run() -> None:
-        gone = asyncio.Event()
-
-        def on_message(message: Message, attached: Attached) -> None:
-            assert isinstance(message, Chunk)
-            payload = edge.take(message, attached)
-            assert payload.buffers[0].data[0] >= 0
-            payload.release()
-
-        stream = Stream(sock, on_message, lambda _reason: gone.set())
-        edge = EdgeIn(stream, Connector.of_edge(EDGE))
-        await gone.wait()
-
-    asyncio.run(run())
 
 
 @contextmanager
@@ -124,46 +87,11 @@ def counting() -> Iterator[list[int]]:
         yield copied
 
 
-async def edge_times(sock: socket.socket, size: int) -> list[float]:
-    """Microseconds from each `send` to its acknowledgement."""
-    times: list[float] = []
-    began = 0.0
-    done = asyncio.Event()
-    payload = payload_of(size)
-
-    def on_message(message: Message, attached: Attached) -> None:
-        assert isinstance(message, Ack)
-        assert attached is NOTHING
-        edge.acknowledged(message.number)
-        times.append((time.perf_counter() - began) * 1e6)
-        if len(times) == repetitions(size) + WARM_UP:
-            done.set()
-        else:
-            send()
-
-    def send() -> None:
-        nonlocal began
-        began = time.perf_counter()
-        edge.send(KEY, payload, last=False)
-
-    stream = Stream(sock, on_message, lambda _reason: done.set())
-    edge = EdgeOut(stream, Connector.of_edge(EDGE).sender(), lambda _key, _error: None)
-    send()
-    await asyncio.wait_for(done.wait(), WAIT_S)
-    edge.close()
-    stream.close()
-    return times[WARM_UP:]
-
-
 def edge_of(size: int, socket_floor: list[float]) -> dict[str, float]:
     """Everything about one size."""
-    sock, pid = in_child(consume)
-    hop = asyncio.run(edge_times(sock, size))
-    os.waitpid(pid, 0)
-    sock, pid = in_child(consume)
+    hop = edge_times(SHARED, size)
     with counting() as copied:
-        asyncio.run(edge_times(sock, size))
-    os.waitpid(pid, 0)
+        edge_times(SHARED, size)
     memcpy = memcpy_times(size)
     floor = min(memcpy) + min(socket_floor)
     return {

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from stagemesh.cli._list import _models
+from stagemesh.cli._listing import _models
 from stagemesh.cli._main import main
 from stagemesh.cli.list import KINDS
 from stagemesh.spec.axis import Axis

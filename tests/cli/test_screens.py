@@ -109,7 +109,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"stagemesh.cli.{command}.read_host", lambda: host)
     for kind, declared in LISTED.items():
         listed = SimpleNamespace(declarations=lambda declared=declared: declared)
-        monkeypatch.setattr(f"stagemesh.cli._list.{kind}", listed)
+        monkeypatch.setattr(f"stagemesh.cli._listing.{kind}", listed)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
 

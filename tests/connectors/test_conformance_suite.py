@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from stagemesh.spec.connector import ConnectorSpec, Reach, Ticket
 from stagemesh.spec.payload import ALIGNMENT, DTYPE_BYTES, Buffer, Payload
 from stagemesh.spec.pipeline import NoOptions
 from stagemesh.testing.connector_conformance import ConnectorConformance
+from stagemesh.testing.connector_edge import open_fds
 
 _ROOM = 8
 _SHELF: dict[bytes, Payload] = {}
@@ -77,6 +79,34 @@ class ForgetfulSender(ShelfSender):
         """Forget to."""
 
 
+class SharingSender(ShelfSender):
+    """Hands over the caller's own memory although it does not say so."""
+
+    def put(self, payload: Payload) -> Ticket | None:
+        """Copy nothing."""
+        ticket = super().put(payload)
+        if ticket is not None:
+            _SHELF[ticket.body] = payload
+        return ticket
+
+
+class LeavingSender(ShelfSender):
+    """Leaves a file behind, as connectors with named segments do."""
+
+    def close(self) -> None:
+        """Forget about it."""
+        os.memfd_create("left")
+
+
+class DoubleReceiver(ShelfReceiver):
+    """Tells of a release each time."""
+
+    def get(self, ticket: Ticket) -> Payload:
+        """Keep no count."""
+        release = partial(self._on_release, ticket.number)
+        return replace(super().get(ticket), release=release)
+
+
 def _copy(buffer: Buffer) -> Buffer:
     if buffer.dtype not in DTYPE_BYTES or buffer.data.nbytes != buffer.num_bytes:
         raise ValueError("impossible buffer")
@@ -110,6 +140,9 @@ def _references_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
         SHELF.sender: ShelfSender,
         SHELF.receiver: ShelfReceiver,
         "forgetful": ForgetfulSender,
+        "sharing": SharingSender,
+        "leaving": LeavingSender,
+        "double": DoubleReceiver,
     }
     monkeypatch.setattr(
         "stagemesh.testing.connector_edge.resolve", lambda reference: found[reference]
@@ -124,18 +157,26 @@ class TestShelf(ConnectorConformance):
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("end", "cheat", "case"),
     [
-        "test_a_full_edge_says_so_and_has_room_after_a_release",
-        "test_room_comes_back_in_any_order",
+        ("sender", "forgetful", "test_a_full_edge_says_so_and_has_room_after_a_release"),
+        ("sender", "forgetful", "test_room_comes_back_in_any_order"),
+        ("sender", "forgetful", "test_a_ticket_that_was_never_got_gives_its_room_back"),
+        ("sender", "sharing", "test_the_sender_may_change_its_memory_after_put"),
+        ("sender", "leaving", "test_nothing_is_left_behind"),
+        ("receiver", "double", "test_a_payload_is_released_once"),
+        ("receiver", "double", "test_payloads_are_released_from_any_thread"),
     ],
 )
-def test_a_connector_that_keeps_its_room_is_caught(case: str) -> None:
-    """The suite fails for a sender that ignores releases."""
+def test_a_connector_that_cheats_is_caught(end: str, cheat: str, case: str) -> None:
+    """The suite fails for ends that break one promise each."""
 
     class Suite(ConnectorConformance):
-        spec = replace(SHELF, sender="forgetful")
+        spec = replace(SHELF, **{end: cheat})  # type: ignore[arg-type]
         options = NoOptions()
 
     with pytest.raises(AssertionError):
-        vars(ConnectorConformance)[case](Suite())
+        getattr(Suite(), case)()
+    for fd in open_fds():
+        if "memfd:left" in fd:
+            os.close(int(fd.split()[0]))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagemesh.connectors._mooncake_store import MooncakeStoreReceiver, MooncakeStoreSender
+from stagemesh.connectors._mooncake_store.ends import MooncakeStoreReceiver, MooncakeStoreSender
 from stagemesh.connectors.mooncake_store import CONNECTOR, MooncakeStoreOptions
 from stagemesh.errors import ClosedError, ConnectorError
 from stagemesh.testing.connector_conformance import ConnectorConformance

@@ -7,6 +7,7 @@ import pytest
 from stagemesh.connectors._tcp import TcpReceiver, TcpSender
 from stagemesh.connectors.tcp import CONNECTOR, TcpOptions
 from stagemesh.errors import ClosedError
+from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.connector_conformance import ConnectorConformance
 from stagemesh.testing.connector_edge import Edge, payload_of
 
@@ -41,6 +42,35 @@ def test_what_is_larger_than_the_window_goes_alone() -> None:
     assert edge.put(payload_of(10)) is None
     giant.release()
     assert edge.carry(payload_of(10)) == payload_of(10)
+
+
+def test_memory_that_was_released_is_used_again() -> None:
+    """Not while it is lent; what lay there before is not sent with a later payload."""
+    sender = TcpSender(OPTIONS)
+    first = sender.put(payload_of(40_000, 1))
+    second = sender.put(payload_of(40_000, 2))
+    assert first is not None
+    assert second is not None
+    assert bytes(first.bulk[0]) == b"\x01" * 40_000
+    sender.released(first.number)
+    one, two = (Buffer(name=n, dtype="uint8", shape=(3,), data=memoryview(b"abc")) for n in "ab")
+    large = payload_of(39_000, 3).buffers[0]
+    third = sender.put(Payload(buffers=(one, two, large)))
+    assert third is not None
+    assert third.bulk[0].obj is first.bulk[0].obj
+    assert bytes(third.bulk[0][:128]) == b"abc" + bytes(61) + b"abc" + bytes(61)
+    assert bytes(second.bulk[0]) == b"\x02" * 40_000
+
+
+def test_no_more_memory_is_kept_than_the_window_holds() -> None:
+    """The oldest goes: a giant is not kept at all."""
+    sender = TcpSender(OPTIONS)
+    ticket = sender.put(payload_of(300_000))
+    assert ticket is not None
+    sender.released(ticket.number)
+    again = sender.put(payload_of(300_000))
+    assert again is not None
+    assert again.bulk[0].obj is not ticket.bulk[0].obj
 
 
 def test_a_ticket_beyond_the_limit_of_the_receiver_is_refused() -> None:

@@ -12,7 +12,7 @@ from stagemesh.errors import DiagnosticError, OverloadedError
 from stagemesh.plan.values import AxisPlan, PatternPlan, Plan
 from stagemesh.runtime.hints import RouteHints, check_hints, routing_keys
 from stagemesh.runtime.omni import AsyncOmni
-from stagemesh.runtime.shapes import shapes_of, window_of
+from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
@@ -92,7 +92,7 @@ def test_key_and_bound_come_from_the_plan() -> None:
 def test_a_replica_is_sent_twice_what_it_serves() -> None:
     """So it never waits for the next one; without a number of slots it is sent everything."""
     plan = fake_plan([FakeStage(name="a", args={"max_num_seqs": 3}), FakeStage(name="b")])
-    assert [window_of(stage) for stage in plan.stages] == [6, None]
+    assert [room_of(stage) for stage in plan.stages] == [(3, 6), (1, None)]
 
 
 @pytest.mark.parametrize("limit", [-1, True, "many", 1.5])

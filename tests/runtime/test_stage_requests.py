@@ -2,135 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator
 
 import pytest
 
-from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
-from stagemesh.runtime.inbox import Add, Append, Command, Forget, Inbox, Pause, Resume
+from stagemesh.runtime.inbox import Add, Append, Forget, Pause, Resume
 from stagemesh.runtime.messages import (
     NOTHING,
     Ack,
-    Attached,
     Cancelled,
     Chunk,
     Failed,
-    Finished,
     Key,
-    Message,
     Progress,
     Submit,
-    Terminal,
 )
-from stagemesh.runtime.stage_loop import Counted, Over, Said
-from stagemesh.runtime.stage_requests import StageRequests
-from stagemesh.runtime.stream import Stream
+from stagemesh.runtime.stage_loop import Counted, Said
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.connector_conformance import payload_of
-
-KEY = Key(rid="r", epoch=5)
-SIZE = 30_000
-ROOM = 4
-"""Payloads of `SIZE` that fit the arena of these tests."""
-
-
-class Recorder:
-    """Stands for a stream: writes down what is sent."""
-
-    def __init__(self) -> None:
-        """Nothing was sent."""
-        self.sent: list[tuple[Message, Attached]] = []
-        self.is_slow = False
-        self.waits: list[Callable[[], None]] = []
-
-    def send(
-        self, message: Message, fds: tuple[int, ...] = (), bulk: Sequence[memoryview] = ()
-    ) -> None:
-        """Write down."""
-        self.sent.append((message, Attached(fds=fds, bulk=tuple(bulk))))
-
-    def when_written(self, then: Callable[[], None]) -> None:
-        """Everything is written at once, unless it is slow."""
-        if self.is_slow:
-            self.waits.append(then)
-        else:
-            then()
-
-    def chunks(self) -> list[Chunk]:
-        """The chunks among what was sent."""
-        return [message for message, _ in self.sent if isinstance(message, Chunk)]
-
-
-class Desk:
-    """A `StageRequests` with one edge in and one out, and everything it says."""
-
-    def __init__(self, num_inputs: int = 1) -> None:
-        """Connect it; needs a running loop."""
-        self.inbox = Inbox()
-        self.told: list[Message] = []
-        self.requests = StageRequests(self.inbox, num_inputs, self.told.append)
-        self.downstream, self.upstream, self.answers = Recorder(), Recorder(), Recorder()
-        small = SharedMemoryOptions(arena_bytes=128 * 1024)
-        self.connector = Connector(spec=CONNECTOR, options=small)
-        self.out = EdgeOut(self._as_stream(self.downstream), self.connector.sender(), self.sent)
-        self.source = EdgeOut(self._as_stream(self.upstream), self.connector.sender(), self.ignore)
-        self.into = EdgeIn(self._as_stream(self.answers), self.connector)
-
-    def submit(self, key: Key = KEY) -> None:
-        """A request comes."""
-        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: 0}), {1: self.out})
-
-    def feed(self, payload: Payload, key: Key = KEY, *, last: bool = False) -> None:
-        """An input comes from upstream."""
-        assert self.source.send(key, payload, last=last)
-        message, attached = self.upstream.sent.pop()
-        assert isinstance(message, Chunk)
-        self.requests.chunk(self.into, message, attached)
-
-    def say(self, *, last: bool = False, key: Key = KEY) -> None:
-        """The engine says something."""
-        said = Said(key=key, target=1, payload=payload_of(SIZE), last=last)
-        self.requests.take([said])
-
-    def over(self, terminal: Terminal) -> None:
-        """The engine is done."""
-        self.requests.take([Over(terminal=terminal)])
-
-    def cancel_and_close(self, key: Key = KEY) -> None:
-        """A request is cancelled, and the engine has let go of it."""
-        self.requests.cancel(key)
-        self.over(Cancelled(key=key))
-
-    def commands(self) -> list[Command]:
-        """What the engine was asked since the last call."""
-        return list(self.inbox.take(wait=False))
-
-    def sent(self, key: Key, error: ValueError | None) -> None:
-        """A waiting chunk has gone."""
-        self.requests.sent(key, error)
-
-    def ignore(self, key: Key, error: ValueError | None) -> None:
-        """Nothing waits on the other side of these tests."""
-
-    def close(self) -> None:
-        """Close all ends, and the descriptors that nobody took."""
-        for edge in (self.out, self.source, self.into):
-            edge.close()
-        for recorder in (self.downstream, self.upstream):
-            for _, attached in recorder.sent:
-                attached.close()
-
-    @staticmethod
-    def _as_stream(recorder: Recorder) -> Stream:
-        return cast("Stream", recorder)
-
-
-def finished(key: Key = KEY) -> Finished:
-    """How an engine ends a request well."""
-    return Finished(key=key, units={}, seconds=0.0, first_output_s=None)
+from tests.runtime.desk import KEY, ROOM, SIZE, Desk, a_desk, finished
 
 
 @pytest.fixture
@@ -143,18 +33,6 @@ def desk() -> Iterator[Desk]:
 def desk_of_two() -> Iterator[Desk]:
     """A desk whose requests are fed by two edges."""
     yield from a_desk(2)
-
-
-def a_desk(num_inputs: int = 1) -> Iterator[Desk]:
-    """Make a desk on a loop that does not run any further."""
-
-    async def make() -> Desk:
-        return Desk(num_inputs)
-
-    with asyncio.Runner() as runner:
-        desk = runner.run(make())
-        yield desk
-        desk.close()
 
 
 def test_a_request_and_its_inputs_reach_the_engine_in_order(desk: Desk) -> None:
@@ -388,52 +266,3 @@ def test_a_ticket_that_is_no_good_is_still_acknowledged(desk: Desk) -> None:
     assert desk.answers.sent == [(Ack(number=77), NOTHING)]
     desk.over(Cancelled(key=KEY))
     assert isinstance(desk.told[0], Failed)
-
-
-def test_a_second_last_on_one_edge_does_not_stand_for_another(desk_of_two: Desk) -> None:
-    """Each edge says its last once; a request whose producer says it twice fails."""
-    desk_of_two.submit()
-    desk_of_two.feed(payload_of(10), last=True)
-    desk_of_two.feed(payload_of(10), last=True)
-    desk_of_two.over(Cancelled(key=KEY))
-    (failed,) = desk_of_two.told
-    assert isinstance(failed, Failed)
-    assert "came after the last" in failed.message
-
-
-def test_the_last_chunk_goes_although_the_engine_has_forgotten_its_request(desk: Desk) -> None:
-    """It waits for room while the engine is done: the request ends when it has gone."""
-    desk.submit()
-    for _ in range(ROOM):
-        desk.say()
-    desk.say(last=True)
-    desk.over(finished())
-    assert desk.told == []
-    for chunk in desk.downstream.chunks()[:ROOM]:
-        desk.out.acknowledged(chunk.number)
-    assert [chunk.last for chunk in desk.downstream.chunks()] == [False] * ROOM + [True]
-    assert desk.told == [finished()]
-
-
-def test_a_request_of_a_later_epoch_begins_anew(desk: Desk) -> None:
-    """Sequence numbers belong to a request and its epoch, on either side."""
-    desk.submit()
-    desk.feed(payload_of(10), last=True)
-    desk.cancel_and_close()
-    again = Key(rid=KEY.rid, epoch=KEY.epoch + 1)
-    desk.submit(again)
-    desk.commands()
-    desk.feed(payload_of(20), again, last=True)
-    (given,) = desk.commands()
-    assert isinstance(given, Append)
-    assert (given.key, given.payload) == (again, payload_of(20))
-
-
-def test_a_chunk_of_an_earlier_epoch_is_given_back(desk: Desk) -> None:
-    """A request that came again is not given what was meant for the one before."""
-    again = Key(rid=KEY.rid, epoch=KEY.epoch + 1)
-    desk.submit(again)
-    desk.commands()
-    desk.feed(payload_of(10))
-    assert desk.commands() == []
-    assert [type(message) for message, _ in desk.answers.sent] == [Ack]

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from stagemesh.cli._list import show_kind
+from stagemesh.cli._listing import show_kind
 from stagemesh.cli._screen import columns, show_json, show_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.flag_table import load_flags

@@ -6,10 +6,14 @@ import ctypes
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from stagemesh.spec.payload import ALIGNMENT
+
+_LEAST_BYTES: Final = 4096
+"""What sizes are multiples of."""
 
 
 def aligned(num_bytes: int) -> memoryview:
@@ -31,6 +35,12 @@ def is_aligned(data: memoryview) -> bool:
     if not data.nbytes:
         return True
     return int(np.frombuffer(data, dtype=np.uint8).ctypes.data) % ALIGNMENT == 0
+
+
+def size_class(num_bytes: int) -> int:
+    """Round up to one of eight sizes per power of two, so that similar payloads share memory."""
+    step = max(1 << (num_bytes.bit_length() - 4), _LEAST_BYTES)
+    return -(-num_bytes // step) * step
 
 
 class Window:

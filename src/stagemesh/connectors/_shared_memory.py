@@ -15,7 +15,7 @@ from typing import Final
 
 from stagemesh.connectors import _wire
 from stagemesh.connectors._arena import PAGE_BYTES, Arena, map_sealed
-from stagemesh.connectors._memory import Loan, Window, aligned_copy
+from stagemesh.connectors._memory import Loan, Window, aligned_copy, size_class
 from stagemesh.connectors.shared_memory import SharedMemoryOptions
 from stagemesh.errors import ClosedError, ConnectorError
 from stagemesh.spec.connector import Ticket
@@ -124,7 +124,7 @@ class SharedMemorySender:
                 f"payload of `{num_bytes}` bytes is too big (`giant_bytes` is"
                 f" `{self._giant_budget}`)"
             )
-        wanted = min(_giant_bytes(num_bytes), self._giant_budget)
+        wanted = min(size_class(num_bytes), self._giant_budget)
         for number in self._spare:
             if self._arenas[number].num_bytes == wanted:
                 self._spare.remove(number)
@@ -156,12 +156,6 @@ class SharedMemorySender:
             if oldest.announced:
                 self._gone.append(number)
             oldest.close()
-
-
-def _giant_bytes(num_bytes: int) -> int:
-    """Round up to one of eight sizes per power of two, so that similar giants share memory."""
-    step = max(1 << (num_bytes.bit_length() - 4), PAGE_BYTES)
-    return -(-num_bytes // step) * step
 
 
 def _whole_pages(num_bytes: int) -> int:

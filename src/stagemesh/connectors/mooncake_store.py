@@ -45,8 +45,8 @@ CONNECTOR = ConnectorSpec(
     options=MooncakeStoreOptions,
     shared_options=frozenset({"host", "metadata_server", "master", "segment", "localbuf", "proto"}),
     local_options=("host",),
-    sender="stagemesh.connectors._mooncake_store:MooncakeStoreSender",
-    receiver="stagemesh.connectors._mooncake_store:MooncakeStoreReceiver",
+    sender="stagemesh.connectors._mooncake_store.ends:MooncakeStoreSender",
+    receiver="stagemesh.connectors._mooncake_store.ends:MooncakeStoreReceiver",
     blocking=True,
     endpoints=_endpoints,
 )

@@ -42,7 +42,7 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.outputs import OmniOutput, StageState
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running, Seat
-from stagemesh.runtime.shapes import shapes_of, slots_of, window_of
+from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.submits import check_sendable, submits_of
 
@@ -209,9 +209,8 @@ class Frontend:
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
         self._peers[where] = peer
-        stage = self._plan.stage(where.stage)
-        slots = slots_of(stage) or 1
-        self._dispatcher.joined(where.stage, where.replica, slots, window_of(stage))
+        slots, window = room_of(self._plan.stage(where.stage))
+        self._dispatcher.joined(where.stage, where.replica, slots, window)
 
     def _left(self, where: ReplicaId, reason: str) -> list[Action]:
         stage, now = where.stage, self._loop.time()
@@ -291,9 +290,8 @@ class Frontend:
                 told = f"{self._name_of(where)}: {message.message}"
                 error = InvalidRequestError(told, stage=name, replica=where.replica)
                 self._failed(where, message.key, error)
-            case Failed():
-                told = f"{self._name_of(where)} failed: {message.message}"
-                self._failed(where, message.key, told)
+            case Failed(key=key, message=why):
+                self._failed(where, key, f"{self._name_of(where)} failed: {why}")
             case Cancelled():
                 self._failed(where, message.key, f"it was dropped by {self._name_of(where)}")
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from stagemesh.config.host import read_host
-from stagemesh.config.inputs import ConfigInput, GivenField, PlanInputs, python_fields
+from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.errors import ClosedError, DiagnosticError
-from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
-from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
-from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import (
     check_prompt,
@@ -24,6 +19,7 @@ from stagemesh.runtime.checks import (
     check_timeout,
 )
 from stagemesh.runtime.frontend import Frontend
+from stagemesh.runtime.given_plan import given_fields, plan_of
 from stagemesh.runtime.health import Health, SystemState
 from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.launchers.choose import launcher_of
@@ -43,7 +39,6 @@ Prompt: TypeAlias = str | Payload
 _REQUEST_S: Final = 600.0
 _CLOSE_S: Final = 60.0
 """More than all deadlines of `AsyncOmni.close` together."""
-_log: Final = logging.getLogger(__name__)
 
 
 class AsyncOmni:
@@ -75,10 +70,10 @@ class AsyncOmni:
             strategy_config=strategy_config,
             deploy_config=deploy_config,
             stage_overrides=stage_overrides,
-            fields=_fields(fields),
+            fields=given_fields(fields),
             devices=devices,
         )
-        self.plan = _taken(model, inputs) if isinstance(model, Plan) else _made(inputs)
+        self.plan = plan_of(model, inputs)
         if found := check_runnable(self.plan) + check_queue_limit(queue_limit):
             raise DiagnosticError(found)
         self._queue_limit = queue_limit
@@ -402,27 +397,3 @@ def _shut_down(system: AsyncOmni, thread: LoopThread) -> None:
     finally:
         system.kill()
         thread.stop()
-
-
-def _fields(given: Mapping[str, object]) -> tuple[GivenField, ...]:
-    """Return what was given by keyword; fields of a parallel configuration come first."""
-    parallel = given.get(PARALLEL_CONFIG)
-    if not isinstance(parallel, DiffusionParallelConfig):
-        return python_fields(given)
-    others = {name: value for name, value in given.items() if name != PARALLEL_CONFIG}
-    return (*parallel.as_given(), *python_fields(others))
-
-
-def _made(inputs: PlanInputs) -> Plan:
-    made = make(inputs, read_host())
-    if made.plan is None:
-        raise DiagnosticError(made.diagnostics)
-    for diagnostic in made.diagnostics:
-        _log.warning("%s", diagnostic)
-    return made.plan
-
-
-def _taken(plan: Plan, inputs: PlanInputs) -> Plan:
-    if inputs != PlanInputs(model=inputs.model):
-        raise TypeError("a plan is complete: it takes no further configuration")
-    return plan

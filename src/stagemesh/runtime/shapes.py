@@ -22,16 +22,13 @@ def shapes_of(plan: Plan) -> tuple[StageShape, ...]:
     return tuple(_shape(stage, is_entry=stage.stage_id not in fed) for stage in plan.stages)
 
 
-def slots_of(stage: StagePlan) -> int | None:
-    """Requests that a replica serves at a time; `None` where its engine has no such number."""
+def room_of(stage: StagePlan) -> tuple[int, int | None]:
+    """Requests that a replica serves at a time, and how many it is sent.
+
+    An engine without such a number counts as one slot, and is sent everything.
+    """
     slots = stage.engine_args.get(_SLOTS)
-    return slots if isinstance(slots, int) else None
-
-
-def window_of(stage: StagePlan) -> int | None:
-    """Requests that a replica is sent at a time; `None` for any number."""
-    slots = slots_of(stage)
-    return None if slots is None else _AHEAD * slots
+    return (slots, _AHEAD * slots) if isinstance(slots, int) else (1, None)
 
 
 def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:

@@ -80,6 +80,24 @@ class ConnectorConformance(ConnectorCrashes, ConnectorStreams):
         with self.edge() as edge:
             assert edge.carry(payload) == payload
 
+    @pytest.mark.parametrize("sizes", [(7, 0), (0, 7), (7, 0, 9), (0,), (1, 2, 3)], ids=str)
+    def test_buffers_of_odd_sizes_lie_beside_one_another(self, sizes: tuple[int, ...]) -> None:
+        """None of them reaches into the next, and empty ones may stand anywhere."""
+
+        def payload(fill: int) -> Payload:
+            buffers = []
+            for place, size in enumerate(sizes):
+                num_bytes = size and self.room_bytes // 4 + size
+                (one,) = payload_of(num_bytes, fill + place).buffers
+                buffers.append(replace(one, name=str(place)))
+            return Payload(buffers=tuple(buffers))
+
+        with self.edge() as edge:
+            first = edge.carry(payload(10))
+            assert first == payload(10)
+            first.release()
+            assert edge.carry(payload(20)) == payload(20)
+
     @pytest.mark.parametrize("num_bytes", [1, 1000, 100_000, 3_000_000])
     def test_buffers_are_aligned(self, num_bytes: int) -> None:
         """Every buffer begins on a multiple of the alignment, at every size."""

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from stagemesh.connectors._memory import aligned
-from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
 from stagemesh.errors import ConnectorError
 
 NO_ROOM: Final = -200
@@ -40,10 +39,38 @@ class _Library(Protocol):
     def close(self) -> int: ...
 
 
+class Membership(Protocol):
+    """What makes a client: processes and options that agree in it share one."""
+
+    @property
+    def host(self) -> str:
+        """Name or address by which other hosts reach this one."""
+
+    @property
+    def metadata_server(self) -> str:
+        """Address of the metadata service."""
+
+    @property
+    def master(self) -> str:
+        """Address of the master."""
+
+    @property
+    def segment(self) -> int:
+        """Bytes that this process contributes."""
+
+    @property
+    def localbuf(self) -> int:
+        """Bytes of the buffer through which it reads and writes."""
+
+    @property
+    def proto(self) -> str:
+        """How bytes travel."""
+
+
 class MooncakeClient:
     """A client that is made when needed; every method but `hold` and `let_go` may wait."""
 
-    def __init__(self, options: MooncakeStoreOptions) -> None:
+    def __init__(self, options: Membership) -> None:
         """Look for the library; the store itself is not met yet."""
         self._options = options
         self._library = _library()
@@ -145,11 +172,11 @@ class MooncakeClient:
             raise ConnectorError(f"no store answers at `{master}`: {error}") from error
 
 
-_clients: Final[dict[MooncakeStoreOptions, tuple[MooncakeClient, list[object]]]] = {}
+_clients: Final[dict[Membership, tuple[MooncakeClient, list[object]]]] = {}
 _clients_lock: Final = threading.Lock()
 
 
-def hold(options: MooncakeStoreOptions, holder: object) -> MooncakeClient:
+def hold(options: Membership, holder: object) -> MooncakeClient:
     """Return this process' client for these options; `holder` needs it until `let_go`."""
     with _clients_lock:
         if options not in _clients:
@@ -159,7 +186,7 @@ def hold(options: MooncakeStoreOptions, holder: object) -> MooncakeClient:
         return client
 
 
-def let_go(options: MooncakeStoreOptions, holder: object) -> None:
+def let_go(options: Membership, holder: object) -> None:
     """Say that it is needed no longer; with the last holder the client is closed."""
     with _clients_lock:
         client, holders = _clients[options]

@@ -14,7 +14,7 @@ from typing import Final
 
 from stagemesh.connectors import _wire
 from stagemesh.connectors._memory import Loan, Window, aligned_copy
-from stagemesh.connectors._mooncake_client import NO_ROOM, hold, let_go
+from stagemesh.connectors._mooncake_store.client import NO_ROOM, hold, let_go
 from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
 from stagemesh.errors import ClosedError, ConnectorError
 from stagemesh.spec.connector import Ticket
@@ -55,7 +55,7 @@ class MooncakeStoreSender:
         if not self._window.has_room(cost):
             return None
         number = self._window.take(cost)
-        if is_small or self._store(number, payload, offsets):
+        if is_small or self._store(number, num_bytes, list(_wire.parts_of(payload, offsets))):
             return Ticket(number=number, body=body)
         return None
 
@@ -84,14 +84,13 @@ class MooncakeStoreSender:
                 f"payload of `{num_bytes}` bytes is too big (`{name}` is `{limits[name]}`)"
             )
 
-    def _store(self, number: int, payload: Payload, offsets: tuple[int, ...]) -> bool:
+    def _store(self, number: int, num_bytes: int, placed: list[tuple[int, memoryview]]) -> bool:
         """Write the bytes; whether there was room. They do not stay counted unless they lie."""
         key = _key(self._space, number)
         parts: list[memoryview | bytes] = []
         end = 0
-        for offset, part in _wire.parts_of(payload, offsets):
-            parts += [_PADDING[: offset - end]] if offset > end else []
-            parts.append(part)
+        for offset, part in (*placed, (num_bytes, memoryview(b""))):
+            parts += [one for one in (_PADDING[: offset - end], part) if len(one)]
             end = offset + part.nbytes
         try:
             code = self._client.put(key, parts)
@@ -107,7 +106,7 @@ class MooncakeStoreSender:
         if code != NO_ROOM:
             self._left.add(key)  # it may lie there all the same
         raise ConnectorError(
-            f"the store at `{self._options.master}` did not take a payload of `{end}` bytes"
+            f"the store at `{self._options.master}` did not take a payload of `{num_bytes}` bytes"
             f" (code `{code}`{', no room' if code == NO_ROOM else ''})"
         )
 

@@ -1,0 +1,41 @@
+"""The plan of what a program gives: a model to plan, or a plan as it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from stagemesh.config.host import read_host
+from stagemesh.config.inputs import GivenField, PlanInputs, python_fields
+from stagemesh.errors import DiagnosticError
+from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
+from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
+from stagemesh.plan.make import make
+from stagemesh.plan.values import Plan
+
+# Warnings of a plan are of whoever gave it, and are heard where they always were.
+_log: Final = logging.getLogger("stagemesh.runtime.omni")
+
+
+def given_fields(given: Mapping[str, object]) -> tuple[GivenField, ...]:
+    """Return what was given by keyword; fields of a parallel configuration come first."""
+    parallel = given.get(PARALLEL_CONFIG)
+    if not isinstance(parallel, DiffusionParallelConfig):
+        return python_fields(given)
+    others = {name: value for name, value in given.items() if name != PARALLEL_CONFIG}
+    return (*parallel.as_given(), *python_fields(others))
+
+
+def plan_of(model: str | Plan, inputs: PlanInputs) -> Plan:
+    """Return the plan; raises `DiagnosticError` with all mistakes, and logs the warnings."""
+    if isinstance(model, Plan):
+        if inputs != PlanInputs(model=inputs.model):
+            raise TypeError("a plan is complete: it takes no further configuration")
+        return model
+    made = make(inputs, read_host())
+    if made.plan is None:
+        raise DiagnosticError(made.diagnostics)
+    for diagnostic in made.diagnostics:
+        _log.warning("%s", diagnostic)
+    return made.plan

@@ -182,7 +182,7 @@ def test_a_strategy_reaches_a_model_that_nobody_registered() -> None:
         ("flux", "cfg", 2, "AX035: `cfg` needs a model with guidance, and `dit` takes none"),
         ("hunyuan_video", "cfg", 2, "AX035: `cfg` needs a model with guidance, and `dit` takes"),
         ("pixart", "pp", 32, "AX031: `pp` size `32` exceeds the `28` layers of `dit`"),
-        ("flux", "ep", 1, "AX032: `ep` needs a mixture of experts, and `dit` has none"),
+        ("flux", "ep", 2, "AX032: `ep` needs a mixture of experts, and `dit` has none"),
         ("flux", "vae_pp", 2, "AX036: `vae_pp` size `2` exceeds the `1` ranks of `dit`"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
@@ -37,12 +37,21 @@ class Recorder:
     def __init__(self) -> None:
         """Nothing was sent."""
         self.sent: list[tuple[Message, Attached]] = []
+        self.is_slow = False
+        self.waits: list[Callable[[], None]] = []
 
     def send(
         self, message: Message, fds: tuple[int, ...] = (), bulk: Sequence[memoryview] = ()
     ) -> None:
         """Write down."""
         self.sent.append((message, Attached(fds=fds, bulk=tuple(bulk))))
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Everything is written at once, unless it is slow."""
+        if self.is_slow:
+            self.waits.append(then)
+        else:
+            then()
 
     def chunks(self) -> list[Chunk]:
         """The chunks among what was sent."""

@@ -140,6 +140,21 @@ def test_the_terminal_word_comes_after_everything_else(desk: Desk) -> None:
     assert desk.downstream.chunks()[-1].last
 
 
+def test_a_request_has_finished_once_all_it_said_has_left_the_process(desk: Desk) -> None:
+    """Whoever dies after that has delivered everything; a failure needs not wait."""
+    desk.downstream.is_slow = True
+    other = Key(rid="other", epoch=6)
+    for key in (KEY, other):
+        desk.submit(key)
+        desk.say(key=key, last=True)
+    desk.over(finished())
+    desk.over(Failed(key=other, invalid=False, message="no"))
+    assert [type(message) for message in desk.told] == [Failed]
+    (then,) = desk.downstream.waits
+    then()
+    assert desk.told[1:] == [finished()]
+
+
 def test_a_cancel_drops_what_waits_and_is_answered_once(desk: Desk) -> None:
     """The answer comes when the engine has let go; nothing that waited is sent any more."""
     desk.submit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import ctypes
 import mmap
 import os
@@ -146,6 +147,28 @@ def test_more_than_a_socket_holds_is_sent_piece_by_piece() -> None:
         receiver.stream.close()
 
     asyncio.run(run())
+
+
+def test_what_was_sent_is_written_once_it_has_left_the_process() -> None:
+    """At once where there is room, later where there is none, and also when nobody will read it."""
+
+    async def work(bare: socket.socket, end: End) -> None:
+        told: list[str] = []
+        long = Chunk(key=KEY, seq=0, number=0, body=b"y" * 1_000_000, last=False)
+        end.stream.when_written(lambda: told.append("nothing"))
+        end.stream.send(long)
+        end.stream.when_written(lambda: told.append("long"))
+        assert told == ["nothing"]
+        while told == ["nothing"]:
+            with contextlib.suppress(BlockingIOError):
+                bare.recv(1 << 20)
+            await asyncio.sleep(0)
+        end.stream.send(long)
+        end.stream.when_written(lambda: told.append("dropped"))
+        end.stream.close()
+        assert told == ["nothing", "long", "dropped"]
+
+    on_pair(work)
 
 
 def test_descriptors_come_with_their_message() -> None:

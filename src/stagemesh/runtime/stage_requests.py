@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from stagemesh.config.plain import plain
@@ -19,6 +20,7 @@ from stagemesh.runtime.messages import (
     Cancelled,
     Chunk,
     Failed,
+    Finished,
     Key,
     Message,
     Progress,
@@ -241,10 +243,28 @@ class StageRequests:
     def _close(self, held: _Held, terminal: Terminal) -> None:
         self._drop(held)
         del self._held[held.key.rid]
-        self._tell_caller(terminal)
+        # what has finished here can no longer be failed by the death of this process
+        outs = list(held.outs.values()) if isinstance(terminal, Finished) else []
+        _after_all(outs, partial(self._tell_caller, terminal))
 
     def _drop(self, held: _Held) -> None:
         for edge_out in held.outs.values():
             edge_out.drop(held.key)
         for edge_in in held.ins:
             edge_in.drop(held.key)
+
+
+def _after_all(outs: Sequence[EdgeOut], then: Callable[[], None]) -> None:
+    """Call `then` once all that these have sent has left this process."""
+    left = len(outs)
+
+    def written() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            then()
+
+    for out in outs:
+        out.when_written(written)
+    if not outs:
+        then()

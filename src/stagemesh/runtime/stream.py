@@ -45,6 +45,8 @@ class _Outgoing:
 
     parts: deque[memoryview]
     fds: tuple[int, ...]
+    then: tuple[Callable[[], None], ...] = ()
+    """Whoever waits for that."""
 
     def sent(self, count: int) -> None:
         """Forget what is gone."""
@@ -108,6 +110,17 @@ class Stream:
         if self._writes:
             self._queue(_Outgoing(parts=deque([memoryview(frame)]), fds=()))
 
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call `then` once all that was sent so far has left this process, or nobody reads it."""
+        if self._outgoing:
+            self._outgoing[-1].then += (then,)
+        else:
+            then()
+
+    def recycle(self, bulk: Sequence[memoryview]) -> None:
+        """Take back the memory of bulk that came here, which nobody reads any more."""
+        self._reader.recycle(bulk)
+
     def read_rest(self) -> None:
         """Take in what the other end, now gone, had still said."""
         while self._reads and self._readable():
@@ -139,9 +152,11 @@ class Stream:
     def _stop_writing(self) -> None:
         self._writes = False
         self._loop.remove_writer(self._sock)
-        for frame in self._outgoing:
+        outgoing, self._outgoing = self._outgoing, deque()
+        for frame in outgoing:
             _close_all(frame.fds)
-        self._outgoing.clear()
+            for then in frame.then:
+                then()
 
     def _queue(self, frame: _Outgoing) -> None:
         self._outgoing.append(frame)
@@ -164,6 +179,8 @@ class Stream:
             frame.sent(sent)
             if not frame.parts:
                 self._outgoing.popleft()
+                for then in frame.then:
+                    then()
         if self._waits_to_write:
             self._waits_to_write = False
             self._loop.remove_writer(self._sock)

@@ -55,8 +55,8 @@ class Worker:
         if self._files is not None:
             tls_context(self._files, is_acceptor=False)
         self._address = launch.omni_replica_address or _way_to(*self._master)
-        if refused := check_bind(self._address, self._secret, is_insecure=launch.insecure_no_token):
-            raise DiagnosticError(refused)
+        if bare := check_bind(self._address, self._secret, is_insecure=launch.insecure_no_token):
+            raise DiagnosticError(bare)
         self._links: dict[int, Callable[[socket.socket], None]] = {}
 
     async def run(self) -> None:

@@ -2,12 +2,12 @@
 
 `edge` is one payload over stream and connector to another process, and its acknowledgement back,
 beside one memcpy of the same bytes into equally warm memory, made after each hop, and the bare
-round trip of 64 bytes over a socket. `copied` counts the bytes that the producer writes to shared memory and to sockets.
-`stage` is the time that one more echoing stage adds to a request, both threads included. Times are
-medians; `best` is the fastest, which a busy machine disturbs least, and `p99` is reported only.
-`memcpy_share` is how near the best hop comes to the best copy: 1 when it costs nothing more. The
-references are ways that other systems use, each in a file of its own, from hand-over to the word
-that the payload has been read, as for the edge.
+round trip of 64 bytes over a socket. `copied` counts the bytes that the producer writes to shared
+memory and to sockets. `stage` is the time that one more echoing stage adds to a request, both
+threads included. Times are medians; `best` is the fastest, which a busy machine disturbs least,
+and `p99` is reported only. `memcpy_share` is how near the best hop comes to the best copy: 1 when
+it costs nothing more. The references are ways that other systems use, each in a file of its own,
+from hand-over to the word that the payload has been read, as for the edge.
 
     python benchmarks/stage_hop.py
 """

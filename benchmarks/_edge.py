@@ -27,10 +27,18 @@ Pair = Callable[[], tuple[socket.socket, socket.socket]]
 
 def edge_times(connector: Connector, size: int, pair: Pair = socket.socketpair) -> list[float]:
     """Microseconds from each `send` to its acknowledgement, another process consuming."""
+    return edge_and_copy_times(connector, size, pair)[0]
+
+
+def edge_and_copy_times(
+    connector: Connector, size: int, pair: Pair = socket.socketpair
+) -> tuple[list[float], list[float]]:
+    """The same, and after each hop one copy of the bytes to memory that is as warm by then."""
     sock, pid = in_child(lambda theirs: asyncio.run(_consume(theirs, connector)), pair)
-    times = asyncio.run(_produce(sock, connector, size))
+    copies: list[float] = []
+    times = asyncio.run(_produce(sock, connector, size, copies))
     os.waitpid(pid, 0)
-    return times
+    return times, copies[WARM_UP:]
 
 
 def loopback() -> tuple[socket.socket, socket.socket]:
@@ -63,11 +71,13 @@ async def _consume(sock: socket.socket, connector: Connector) -> None:
     settle(_CLOSE_S)
 
 
-async def _produce(sock: socket.socket, connector: Connector, size: int) -> list[float]:
+async def _produce(
+    sock: socket.socket, connector: Connector, size: int, copies: list[float]
+) -> list[float]:
     times: list[float] = []
     began = 0.0
     done = asyncio.Event()
-    data = memoryview(os.urandom(size))
+    data, target = memoryview(os.urandom(size)), memoryview(bytearray(size))
     payload = Payload(buffers=(Buffer(name="data", dtype="uint8", shape=(size,), data=data),))
 
     def on_message(message: Message, attached: Attached) -> None:
@@ -75,6 +85,9 @@ async def _produce(sock: socket.socket, connector: Connector, size: int) -> list
         assert attached is NOTHING
         edge.acknowledged(message.number)
         times.append((time.perf_counter() - began) * 1e6)
+        began_copy = time.perf_counter()
+        target[:] = data
+        copies.append((time.perf_counter() - began_copy) * 1e6)
         if len(times) == repetitions(size) + WARM_UP:
             done.set()
         else:

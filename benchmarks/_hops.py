@@ -31,16 +31,6 @@ def times_of(work: Callable[[], object], count: int) -> list[float]:
     return times
 
 
-def memcpy_times(size: int) -> list[float]:
-    """One copy into memory that has been touched before."""
-    source, target = memoryview(os.urandom(size)), memoryview(bytearray(size))
-
-    def copy() -> None:
-        target[:] = source
-
-    return times_of(copy, repetitions(size))
-
-
 def in_child(
     work: Callable[[socket.socket], None],
     pair: Callable[[], tuple[socket.socket, socket.socket]] = socket.socketpair,

@@ -1,13 +1,13 @@
 """What one hop between two stage processes costs, beside what it could cost and what peers pay.
 
 `edge` is one payload over stream and connector to another process, and its acknowledgement back,
-beside one memcpy of the same bytes into equally warm memory and the bare round trip of 64 bytes
-over a socket. `copied` counts the bytes that the producer writes to shared memory and to sockets.
-`stage` is the time that one more echoing stage adds to a request, both threads included. Times are
-medians; `best` is the fastest, which a busy machine disturbs least, and `p99` is reported only.
-`memcpy_share` is how near the best hop comes to the best copy: 1 when it costs nothing more. The
-references are ways that other systems use, each in a file of its own, from hand-over to the word
-that the payload has been read, as for the edge.
+beside one memcpy of the same bytes into equally warm memory, made after each hop, and the bare
+round trip of 64 bytes over a socket. `copied` counts the bytes that the producer writes to shared
+memory and to sockets. `stage` is the time that one more echoing stage adds to a request, both
+threads included. Times are medians; `best` is the fastest, which a busy machine disturbs least,
+and `p99` is reported only. `memcpy_share` is how near the best hop comes to the best copy: 1 when
+it costs nothing more. The references are ways that other systems use, each in a file of its own,
+from hand-over to the word that the payload has been read, as for the edge.
 
     python benchmarks/stage_hop.py
 """
@@ -26,8 +26,8 @@ from unittest import mock
 
 import _reference_shm_poll
 import _reference_zmq
-from _edge import edge_times
-from _hops import WARM_UP, in_child, memcpy_times, repetitions, summary, times_of
+from _edge import edge_and_copy_times, edge_times
+from _hops import WARM_UP, in_child, repetitions, summary, times_of
 
 from stagemesh.connectors import _arena, shared_memory
 from stagemesh.runtime import messages
@@ -89,10 +89,9 @@ def counting() -> Iterator[list[int]]:
 
 def edge_of(size: int, socket_floor: list[float]) -> dict[str, float]:
     """Everything about one size."""
-    hop = edge_times(SHARED, size)
+    hop, memcpy = edge_and_copy_times(SHARED, size)
     with counting() as copied:
         edge_times(SHARED, size)
-    memcpy = memcpy_times(size)
     floor = min(memcpy) + min(socket_floor)
     return {
         **summary("hop", hop),

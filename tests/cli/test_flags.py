@@ -10,8 +10,7 @@ import pytest
 from stagemesh.cli._main import main
 from stagemesh.cli._unknown import OTHER_WORDS
 from stagemesh.config.flag_table import load_flags
-
-SCREENS = Path(__file__).parent / "screens"
+from tests.cli.screens import check_screen
 
 
 @pytest.fixture(autouse=True)
@@ -20,21 +19,21 @@ def _width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "screen"),
+    ("arguments", "name"),
     [
-        (["plan", "--help"], "plan_help.txt"),
-        (["plan", "--help-all"], "plan_help_all.txt"),
-        (["run", "--help"], "run_help.txt"),
+        (["plan", "--help"], "plan_help"),
+        (["plan", "--help-all"], "plan_help_all"),
+        (["run", "--help"], "run_help"),
     ],
 )
 def test_help_shows_the_common_flags_and_all_of_them_when_asked(
-    arguments: list[str], screen: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On standard output, in groups."""
     assert main(arguments) == 0
     shown = capsys.readouterr()
-    assert shown.out == (SCREENS / screen).read_text(encoding="utf-8")
     assert shown.err == ""
+    check_screen(name, shown.out)
 
 
 def test_help_of_all_flags_has_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,6 +71,23 @@ def test_it_serves_until_sigterm(model: str, capsys: pytest.CaptureFixture[str])
     assert Stopped.options == ServeOptions()
 
 
+def test_a_headless_start_works_for_its_head_alone(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No server is started, so a signal that a server would wait for is not needed."""
+    worked: list[Plan] = []
+
+    async def run_headless(plan: Plan) -> None:
+        worked.append(plan)
+
+    monkeypatch.setattr(stagemesh.cli._serve, "run_headless", run_headless)
+    typed = "--headless --stage-id talker -oma 127.0.0.2 -omp 9000"
+    assert main(["serve", model, *typed.split()]) == 0
+    assert [plan.launch.stage_id for plan in worked] == [1]
+    shown = capsys.readouterr()
+    assert (shown.out, "serving at" in shown.err) == ("", False)
+
+
 def test_every_option_reaches_the_server(model: str) -> None:
     """Address, key, control socket and size."""
     Path("key").write_text(f"{KEY}\n")

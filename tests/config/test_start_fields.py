@@ -136,12 +136,14 @@ def test_the_policy_reaches_every_stage_with_replicas(speech: Speech) -> None:
 
 
 def test_a_policy_without_replicas_has_no_effect_and_is_told(tmp_path: Path) -> None:
-    """Ignored input is an error."""
+    """Ignored input is an error; beside a number that leaves one replica it is a warning."""
     made = made_from(tmp_path, "--omni-lb-policy round-robin")
     (found,) = made.diagnostics
     assert found.code == "CF069"
     assert found.message == "`--omni-lb-policy` has no effect: no stage has replicas"
-    assert codes_of(made_from(tmp_path, "--omni-lb-policy random --num-replicas 1")) == []
+    made = made_from(tmp_path, "--omni-lb-policy random --num-replicas 1")
+    assert made.plan is not None
+    assert codes_of(made) == ["AX012"]
 
 
 def test_an_unknown_policy_is_led_to_the_nearest(tmp_path: Path) -> None:

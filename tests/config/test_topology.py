@@ -245,7 +245,7 @@ def test_canonical_output_types_are_taken(name: str | None) -> None:
         ("latents", "latents", "write `latent`"),
         ("tokens", "tokens", "write `text` for text, or `token_ids` for discrete ids"),
         ("Text", "Text", "did you mean `text`?"),
-        ("AUDIO", "AUDIO", "allowed here: `audio`"),
+        ("AUDIO", "AUDIO", "did you mean `audio`?"),
         ("", "", "allowed here: `audio`"),
         ("  ", "  ", "allowed here: `audio`"),
         ("text+", "", "allowed here: `audio`"),

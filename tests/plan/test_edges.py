@@ -153,26 +153,30 @@ def test_ends_that_disagree_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message", "allowed"),
+    ("said", "message", "remedy"),
     [
         (
             {"a": outgoing(to_stage_2="small")},
             "`to_stage_2` of `output_connectors`",
-            "`to_stage_1`",
+            "allowed here: `to_stage_1`",
         ),
         (
             {"a": outgoing(to_stage_01="small")},
             "`to_stage_01` of `output_connectors`",
-            "`to_stage_1`",
+            "allowed here: `to_stage_1`",
         ),
-        ({"a": incoming(from_stage_1="small")}, "`from_stage_1` of `input_connectors`", "nothing"),
+        (
+            {"a": incoming(from_stage_1="small")},
+            "`from_stage_1` of `input_connectors`",
+            "there is nothing that could be written here; leave it out",
+        ),
     ],
 )
-def test_what_is_no_edge_is_refused(said: dict[str, Said], message: str, allowed: str) -> None:
+def test_what_is_no_edge_is_refused(said: dict[str, Said], message: str, remedy: str) -> None:
     """The help lists the edges of that stage."""
     [found] = errors(given(said, small=SMALL))
     assert found.message == f"{message} is no edge of `a`"
-    assert (found.help or "").endswith(f"allowed here: {allowed}")
+    assert (found.help or "").endswith(remedy)
 
 
 def test_a_connector_that_is_not_declared_is_refused() -> None:

@@ -21,6 +21,11 @@ OPTIONS = {
     "omni_master_port": "--omni-master-port 1",
     "omni_replica_address": f"--omni-replica-address h --headless --stage-id 1 {MASTER}",
     "omni_dp_size_local": f"--omni-dp-size-local 2 --stage-id 1 {MASTER}",
+    "omni_token_file": f"--omni-token-file t {MASTER}",
+    "insecure_no_token": f"--insecure-no-token {MASTER}",
+    "omni_tls_cert": f"--omni-tls-cert c --omni-tls-key k --omni-tls-ca a {MASTER}",
+    "omni_tls_key": f"--omni-tls-key k --omni-tls-cert c --omni-tls-ca a {MASTER}",
+    "omni_tls_ca": f"--omni-tls-ca a --omni-tls-cert c --omni-tls-key k {MASTER}",
     "api_server_count": "--api-server-count 2",
     "worker_backend": "--worker-backend ray",
     "ray_address": "--ray-address auto --worker-backend ray",
@@ -29,8 +34,8 @@ OPTIONS = {
     "init_timeout": "--init-timeout 3",
     "shutdown_timeout": "--shutdown-timeout 3",
 }
-ELSEWHERE = ("api_server_count", "init_timeout", "stage_init_timeout", "shutdown_timeout")
-"""Options that the runtime acts on, or that another reason is about."""
+IDLE = ("worker_backend", "ray_address", "omni_heartbeat_timeout")
+"""Options on which nothing acts yet."""
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -42,8 +47,17 @@ def test_an_option_on_which_nothing_acts_makes_the_plan_not_runnable(
     assert name in given_options(plan.launch)
     flag = f"--{name.replace('_', '-')}"
     reason = f"the runtime does not act on `{flag}` yet"
-    assert (reason in plan.not_runnable) is (name not in ELSEWHERE)
+    assert (reason in plan.not_runnable) is (name in IDLE)
     assert plan.values[f"launch.{name}"].origin == flag
+
+
+def test_an_option_of_several_starts_means_nothing_to_one_that_is_alone(tmp_path: Path) -> None:
+    """Where it is the head's or a worker's it is in effect."""
+    alone = planned(made_from(tmp_path, MASTER)).not_runnable
+    for flag in ("--omni-master-address", "--omni-master-port"):
+        assert f"nothing comes of `{flag}` without `--stage-id`" in alone
+    several = planned(made_from(tmp_path, f"--stage-id 1 {MASTER}")).not_runnable
+    assert not [reason for reason in several if "--" in reason]
 
 
 def test_an_option_that_says_what_happens_anyway_is_in_effect(tmp_path: Path) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
+import subprocess
+from typing import Any
 
 import pytest
 
+from stagemesh.config.environment import API_KEY, TOKEN
 from stagemesh.errors import StageFailedError
 from stagemesh.plan.save import to_json
+from stagemesh.runtime import child
 from stagemesh.runtime.launchers.local import StageProcess
 from stagemesh.runtime.messages import PROTOCOL, Key, Message, Setup, Submit
 from stagemesh.runtime.process import Incarnation, Start
@@ -96,3 +101,16 @@ def test_a_line_without_end_is_bounded() -> None:
     lines = written(*[b"x" * 10_000] * 5).splitlines()
     assert len(lines) == 12
     assert {len(line) for line in lines[:-1]} == {2048}
+
+
+def test_secrets_do_not_reach_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs foreign code, and has no use for them; all else is passed on."""
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(subprocess, "Popen", lambda _command, **options: seen.update(options))
+    for name in (TOKEN, API_KEY, "TEST_OTHER"):
+        monkeypatch.setenv(name, "a secret of some length")
+    one, other = socket.socketpair()
+    with one, other:
+        child._spawn(one, {"TEST_OWN": "1"})
+    assert {"TEST_OTHER", "TEST_OWN", "PYTHONPATH"} <= set(seen["env"])
+    assert not {TOKEN, API_KEY} & set(seen["env"])

@@ -14,7 +14,9 @@ from stagemesh.cli._making import made_from
 from stagemesh.cli._screen import columns, show_diagnostics
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.render import plan_summary
+from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_runnable
+from stagemesh.runtime.launchers.worker import run_headless
 from stagemesh.runtime.transport.token import USERS, check_bind, read_api_key
 from stagemesh.serve.server import Listening, ServeOptions, Server
 from stagemesh.spec.diagnostic import Diagnostic
@@ -29,6 +31,8 @@ def run(namespace: argparse.Namespace) -> int:
     show_diagnostics(made.diagnostics, made.documents)
     if made.plan is None:
         return 1
+    if made.plan.launch.headless:
+        return _work(made.plan)
     key = read_api_key(namespace.api_key_file)
     is_insecure = made.plan.launch.insecure_no_token
     found = [
@@ -47,6 +51,14 @@ def run(namespace: argparse.Namespace) -> int:
     )
     sys.stderr.write(f"{plan_summary(made.plan, columns(sys.stderr))}\n")
     asyncio.run(_serve(Server(made.plan, options)))
+    sys.stderr.write("stopped\n")
+    return 0
+
+
+def _work(plan: Plan) -> int:
+    """Run replicas for a head elsewhere, which alone is asked: no port is opened for users."""
+    sys.stderr.write(f"{plan_summary(plan, columns(sys.stderr))}\n")
+    asyncio.run(run_headless(plan))
     sys.stderr.write("stopped\n")
     return 0
 

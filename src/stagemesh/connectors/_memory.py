@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -39,8 +41,48 @@ def is_aligned(data: memoryview) -> bool:
 
 def size_class(num_bytes: int) -> int:
     """Round up to one of eight sizes per power of two, so that similar payloads share memory."""
-    step = max(1 << (num_bytes.bit_length() - 4), _LEAST_BYTES)
+    step = max(1 << max(num_bytes.bit_length() - 4, 0), _LEAST_BYTES)
     return -(-num_bytes // step) * step
+
+
+class Spare:
+    """Memory that was given back, for later payloads of about the size: touched memory is cheap.
+
+    Fresh memory costs several times the copy into it, for the system hands out every page alone.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        """Keep about `num_bytes`, and the last piece whatever its size."""
+        self._most = num_bytes
+        self._pieces: deque[memoryview] = deque()
+        self._total = 0
+
+    def take(self, num_bytes: int) -> memoryview:
+        """Give a piece of at least that size, from the start of a page, filled with anything.
+
+        Raises `OSError`, `ValueError` or `OverflowError` when there is no such memory.
+        """
+        wanted = size_class(num_bytes)
+        for piece in self._pieces:
+            if piece.nbytes == wanted:
+                self._pieces.remove(piece)
+                self._total -= wanted
+                return piece
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        return memoryview(mmap.mmap(-1, wanted, flags=flags))
+
+    def give(self, view: memoryview) -> None:
+        """Take a piece back, of which `view` shows some; the oldest go beyond the bound."""
+        piece = memoryview(view.obj)
+        self._pieces.append(piece)
+        self._total += piece.nbytes
+        while self._total > max(self._most, piece.nbytes):
+            self._total -= self._pieces.popleft().nbytes
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._pieces.clear()
+        self._total = 0
 
 
 class Window:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable
 
 from stagemesh.connectors import _wire
-from stagemesh.connectors._memory import Loan, Window, aligned, aligned_copy, is_aligned, size_class
+from stagemesh.connectors._memory import Loan, Spare, Window, aligned_copy, is_aligned
 from stagemesh.connectors.tcp import TcpOptions
 from stagemesh.errors import ClosedError
 from stagemesh.spec.connector import Ticket
@@ -22,7 +21,7 @@ class TcpSender:
         self._max_payload_bytes = options.max_payload_bytes
         self._window = Window(options.window_bytes)
         self._lent: dict[int, memoryview] = {}
-        self._spare = _Spare(options.window_bytes)
+        self._spare = Spare(options.window_bytes)
         self._closed = False
 
     def put(self, payload: Payload) -> Ticket | None:
@@ -68,37 +67,6 @@ class TcpSender:
         self._window.clear()
         self._lent.clear()
         self._spare.clear()
-
-
-class _Spare:
-    """Memory that was released, for later payloads of about the size: touched memory is cheap."""
-
-    def __init__(self, num_bytes: int) -> None:
-        self._most = num_bytes
-        self._pieces: deque[memoryview] = deque()
-        self._total = 0
-
-    def take(self, num_bytes: int) -> memoryview:
-        """Give a piece that is at least so large, and not much larger."""
-        wanted = size_class(num_bytes)
-        for piece in self._pieces:
-            if piece.nbytes == wanted:
-                self._pieces.remove(piece)
-                self._total -= wanted
-                return piece
-        return aligned(wanted)
-
-    def give(self, piece: memoryview) -> None:
-        """Keep a piece; the oldest go beyond the bound."""
-        self._pieces.append(piece)
-        self._total += piece.nbytes
-        while self._total > self._most:
-            self._total -= self._pieces.popleft().nbytes
-
-    def clear(self) -> None:
-        """Keep nothing."""
-        self._pieces.clear()
-        self._total = 0
 
 
 class TcpReceiver:

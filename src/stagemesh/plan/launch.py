@@ -16,10 +16,25 @@ _ELSEWHERE: Final = frozenset(
         "init_timeout",
         "insecure_no_token",
         "shutdown_timeout",
+        "stage_id",
         "stage_init_timeout",
     }
 )
 """Options that the runtime acts on, or that the reasons of the frontends are about."""
+_OF_SEVERAL_STARTS: Final = frozenset(
+    {
+        "headless",
+        "omni_dp_size_local",
+        "omni_master_address",
+        "omni_master_port",
+        "omni_replica_address",
+        "omni_tls_ca",
+        "omni_tls_cert",
+        "omni_tls_key",
+        "omni_token_file",
+    }
+)
+"""Options that the runtime acts on where a start is one of several."""
 
 
 def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
@@ -29,9 +44,12 @@ def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
 
 
 def launch_reasons(options: LaunchOptions) -> Iterator[str]:
-    """Say which options nothing acts on yet."""
+    """Say which options nothing acts on: not yet, or not in a start that is alone."""
     for name in given_options(options):
-        if name not in _ELSEWHERE:
+        if name in _OF_SEVERAL_STARTS:
+            if options.stage_id is None:
+                yield f"nothing comes of `{flag_name(name)}` without `{flag_name('stage_id')}`"
+        elif name not in _ELSEWHERE:
             yield f"the runtime does not act on `{flag_name(name)}` yet"
 
 

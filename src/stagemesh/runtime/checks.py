@@ -50,10 +50,24 @@ def check_queue_limit(limit: object) -> list[Diagnostic]:
     return [Diagnostic(code="RT018", message=message)]
 
 
-def check_runnable(plan: Plan) -> list[Diagnostic]:
-    """Say why a valid plan cannot be run, one finding for each reason."""
+def check_executable(plan: Plan) -> list[Diagnostic]:
+    """Say why nothing can execute a valid plan, one finding for each reason."""
     message = "the plan cannot be run: {}"
     return [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
+
+
+def check_runnable(plan: Plan) -> list[Diagnostic]:
+    """Say why a valid plan cannot be run and asked here."""
+    found = check_executable(plan)
+    if plan.launch.headless:
+        found.append(
+            Diagnostic(
+                code="RT024",
+                message="a `--headless` start answers nobody itself",
+                help="ask the start that runs the orchestrator, at `--omni-master-address`",
+            )
+        )
+    return found
 
 
 def payload_flaws(payload: object) -> Iterator[str]:

@@ -11,13 +11,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import stagemesh
-from stagemesh.config.environment import TOKEN
+from stagemesh.config.environment import API_KEY, TOKEN
 from stagemesh.errors import StartupError
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.stream import OnEof, OnMessage, Stream
+
+_SECRETS: Final = (API_KEY, TOKEN)
+"""Variables that are no affair of a stage, which runs foreign code."""
 
 
 class Child:
@@ -105,7 +109,7 @@ def _undone(process: subprocess.Popen[bytes]) -> None:
 
 def _spawn(control: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     fd = control.fileno()
-    inherited = {name: value for name, value in os.environ.items() if name != TOKEN}
+    inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
         [sys.executable, "-P", "-m", "stagemesh.runtime.stage_main", str(fd)],
         pass_fds=(fd,),

@@ -197,6 +197,8 @@ class EdgeIn:
         self._thread = threading.get_ident()
         self._receiver = connector.receiver(self._released)
         self._seqs: dict[Key, int] = {}
+        self._bulk: dict[int, tuple[memoryview, ...]] = {}
+        """Memory that came behind borrowed tickets; the stream has it back on release."""
 
     def when_here(self, chunk: Chunk, attached: Attached, then: Callable[[], None]) -> None:
         """Call `then` once a chunk can be taken or discarded without waiting, in order."""
@@ -208,7 +210,7 @@ class EdgeIn:
     def take(self, chunk: Chunk, attached: Attached) -> Payload:
         """Borrow the payload of a chunk; raises `ValueError` when malformed or out of order."""
         try:
-            payload = self._receiver.get(_ticket(chunk, attached))
+            payload = self._get(chunk, attached)
         except ValueError:
             self._stream.send(Ack(number=chunk.number))
             raise
@@ -223,7 +225,7 @@ class EdgeIn:
     def discard(self, chunk: Chunk, attached: Attached) -> None:
         """Give back a chunk that nobody wants any more."""
         try:
-            self._receiver.get(_ticket(chunk, attached)).release()
+            self._get(chunk, attached).release()
         except ValueError:
             self._stream.send(Ack(number=chunk.number))
 
@@ -235,12 +237,26 @@ class EdgeIn:
         """Free everything; borrowed payloads stay readable."""
         self._receiver.close()
 
+    def _get(self, chunk: Chunk, attached: Attached) -> Payload:
+        if attached.bulk and chunk.number in self._bulk:
+            raise ValueError(f"ticket `{chunk.number}` is still borrowed")
+        payload = self._receiver.get(_ticket(chunk, attached))
+        if attached.bulk:
+            self._bulk[chunk.number] = attached.bulk
+        return payload
+
     def _released(self, number: int) -> None:
         if threading.get_ident() == self._thread:
-            self._stream.send(Ack(number=number))
+            self._give_back(number)
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
-            self._loop.call_soon_threadsafe(self._stream.send, Ack(number=number))
+            self._loop.call_soon_threadsafe(self._give_back, number)
+
+    def _give_back(self, number: int) -> None:
+        bulk = self._bulk.pop(number, None)
+        if bulk is not None:
+            self._stream.recycle(bulk)
+        self._stream.send(Ack(number=number))
 
 
 def _ticket(chunk: Chunk, attached: Attached) -> Ticket:

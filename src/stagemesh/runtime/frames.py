@@ -1,21 +1,24 @@
 """Frames out of bytes: what has been received becomes messages, whatever pieces it comes in.
 
-Small messages gather in one buffer. The bulk behind a message goes where it is to stay, into fresh
-aligned memory of its own, which is taken only once the message before it allows it.
+Small messages gather in one buffer. The bulk behind a message goes where it is to stay, into
+aligned memory of its own, which is taken only once the message before it allows it, and may be
+given back.
 """
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stagemesh.connectors._memory import Spare
 from stagemesh.runtime import messages
 from stagemesh.runtime.messages import FRAME_HEAD, Chunk, Message, PeerUp, ProtocolError
 from stagemesh.spec.frozen import frozen
 
 _READ_BYTES: Final = 64 * 1024
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+"""Most memory of one stream that is kept for bulk to come, beside the one that was used last."""
 
 
 @frozen
@@ -57,6 +60,7 @@ class FrameReader:
     def __init__(self, bulk_limit: int = 0) -> None:
         """Behind one message come `bulk_limit` bytes at most; `0` allows none at all."""
         self._bulk_limit = bulk_limit
+        self._spare = Spare(_SPARE_BYTES)
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._incoming = bytearray()
         self._bulk: _Bulk | None = None
@@ -102,7 +106,7 @@ class FrameReader:
                 if not bulk_bytes:
                     yield Frame(message=message, num_fds=num_fds)
                     continue
-                bulk = _Bulk(message=message, num_fds=num_fds, whole=_fresh(bulk_bytes))
+                bulk = _Bulk(message=message, num_fds=num_fds, whole=self._memory(bulk_bytes))
                 begin += self._move(bulk, begin)
                 if bulk.room:
                     self._bulk = bulk
@@ -110,6 +114,20 @@ class FrameReader:
                 yield bulk.frame
         finally:
             del self._incoming[:begin]
+
+    def recycle(self, bulk: Sequence[memoryview]) -> None:
+        """Use the memory of a frame's bulk again: nobody reads it any more."""
+        for piece in bulk:
+            self._spare.give(piece)
+
+    def _memory(self, num_bytes: int) -> memoryview:
+        """Memory from the start of a page, taken only as it is filled."""
+        try:
+            return self._spare.take(num_bytes)[:num_bytes]
+        except (OSError, OverflowError, ValueError) as error:
+            raise ProtocolError(
+                f"there is no memory for `{num_bytes}` bytes behind a message: {error}"
+            ) from error
 
     def _check(self, length: int, num_fds: int, bulk_bytes: int) -> None:
         if length > messages.MAX_FRAME_BYTES or num_fds > messages.MAX_FDS:
@@ -133,14 +151,3 @@ def _check_kind(message: Message, num_fds: int, bulk_bytes: int) -> None:
         raise ProtocolError("message came with descriptors that it does not have")
     if bulk_bytes and not isinstance(message, Chunk):
         raise ProtocolError("message came with bytes behind it that it does not have")
-
-
-def _fresh(num_bytes: int) -> memoryview:
-    """Memory from the start of a page, taken only as it is filled; it goes with its last view."""
-    try:
-        memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError, ValueError) as error:
-        raise ProtocolError(
-            f"there is no memory for `{num_bytes}` bytes behind a message: {error}"
-        ) from error
-    return memoryview(memory)

@@ -5,8 +5,8 @@ byte), the length of the bulk behind it (8 bytes), the message in MessagePack, a
 Whatever does not decode to exactly one of these types is a `ProtocolError`, which ends the stream
 it came on.
 
-supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes to one elsewhere
-stage -> supervisor   Ready Fatal Met Blame Pong; Gone for one elsewhere
+supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes Kill elsewhere
+stage -> supervisor   Ready Fatal Met Blame Pong; Gone from elsewhere
 caller -> stage       Submit Cancel
 stage -> caller       Progress Finished Failed Cancelled
 both ways on an edge  Chunk Ack
@@ -206,6 +206,10 @@ class PeerComes(_Wire, frozen=True, kw_only=True, tag=21):
     link: _Count
 
 
+class Kill(_Wire, frozen=True, kw_only=True, tag=23):
+    """End the process of a replica elsewhere at once; answered by `Gone`."""
+
+
 class Gone(_Wire, frozen=True, kw_only=True, tag=22):
     """The process of a replica elsewhere has ended; nothing follows."""
 
@@ -247,7 +251,7 @@ class Pong(_Wire, frozen=True, kw_only=True, tag=33):
 Terminal: TypeAlias = Finished | Failed | Cancelled
 """The last thing that a stage says about a request, exactly once."""
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
-_Elsewhere: TypeAlias = PeerAt | PeerComes | Gone
+_Elsewhere: TypeAlias = PeerAt | PeerComes | Kill | Gone
 Message: TypeAlias = _Control | _Elsewhere | Submit | Cancel | Progress | Terminal | Chunk | Ack
 """Everything that can be said."""
 

@@ -117,6 +117,10 @@ class Stream:
         else:
             then()
 
+    def recycle(self, bulk: Sequence[memoryview]) -> None:
+        """Take back the memory of bulk that came here, which nobody reads any more."""
+        self._reader.recycle(bulk)
+
     def read_rest(self) -> None:
         """Take in what the other end, now gone, had still said."""
         while self._reads and self._readable():

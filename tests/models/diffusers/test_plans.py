@@ -182,7 +182,6 @@ def test_a_strategy_reaches_a_model_that_nobody_registered() -> None:
         ("flux", "cfg", 2, "AX035: `cfg` needs a model with guidance, and `dit` takes none"),
         ("hunyuan_video", "cfg", 2, "AX035: `cfg` needs a model with guidance, and `dit` takes"),
         ("pixart", "pp", 32, "AX031: `pp` size `32` exceeds the `28` layers of `dit`"),
-        ("flux", "ep", 1, "AX032: `ep` needs a mixture of experts, and `dit` has none"),
         ("flux", "vae_pp", 2, "AX036: `vae_pp` size `2` exceeds the `1` ranks of `dit`"),
     ],
 )
@@ -193,6 +192,14 @@ def test_what_a_published_denoiser_cannot_do_is_refused(
     made = attempt(FIXTURES / name, {"dit": [{"axis": axis, "size": size}]})
     assert made.plan is None
     assert told(made)[0].startswith(expected)
+
+
+def test_a_published_denoiser_without_experts_has_none_to_spread() -> None:
+    """On ranks that another axis brought."""
+    axes: list[dict[str, object]] = [{"axis": "tp", "size": 2}, {"axis": "ep", "size": 2}]
+    made = attempt(FIXTURES / "flux", {"dit": axes})
+    assert made.plan is None
+    assert told(made) == ["AX032: `ep` needs a mixture of experts, and `dit` has none"]
 
 
 # --- split by declaration -------------------------------------------------------------------------

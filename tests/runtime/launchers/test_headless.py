@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,15 +15,16 @@ from pathlib import Path
 import pytest
 
 from stagemesh.config.environment import TOKEN
-from stagemesh.errors import RequestError, StartupError
+from stagemesh.errors import DiagnosticError, RequestError, StartupError
+from stagemesh.plan.save import to_json
 from stagemesh.plan.setup import RecoveryPlan
-from stagemesh.plan.values import CheckpointPlan
+from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
 from stagemesh.runtime.launchers import head as head_module
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
-from tests.runtime.launchers.starts import SECRET, Starts
+from tests.runtime.launchers.starts import ROOT, SECRET, Starts
 from tests.runtime.started import WAIT_S, Started, wait_for_exit
 
 PLAN = fake_plan(three_stages())
@@ -208,9 +211,19 @@ def test_workers_end_when_the_head_is_killed(tmp_path: Path) -> None:
     with Starts(PLAN, tmp_path) as starts:
         worker = starts.worker(1, "127.0.0.3")
         starts.worker(2, "127.0.0.4")
-        head = starts.head(0)
-        (pid,) = children_of(worker.process.pid)
-        head.call(_vanish(head))
+        path = tmp_path / "head.json"
+        path.write_text(to_json(starts.plan_of(0)), encoding="utf-8")
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.runtime.launchers.heading", str(path)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+        ) as head:
+            assert head.stdout is not None
+            assert head.stdout.readline() == b"up\n"
+            (pid,) = children_of(worker.process.pid)
+            (own,) = children_of(head.pid)
+            head.kill()
+        wait_for_exit(own)
         for code, told in [each.ended() for each in starts.workers]:
             assert (code, "the head is gone" in told) == (1, True)
         wait_for_exit(pid)
@@ -220,7 +233,27 @@ def _talker(head: Started) -> ReplicaHealth:
     return head.omni.health().stages[1].replicas[0]
 
 
-async def _vanish(head: Started) -> None:
-    """End all streams to other hosts, as a death of the head does."""
-    assert head.omni._supervisor is not None
-    head.omni._supervisor.kill()
+def test_a_headless_start_cannot_be_asked(tmp_path: Path) -> None:
+    """It works for the head, which can."""
+    plan = Starts(PLAN, tmp_path).plan_of(1, headless=True)
+    with pytest.raises(DiagnosticError, match="answers nobody itself") as caught:
+        AsyncOmni(plan)
+    assert caught.value.diagnostics[0].code == "RT024"
+
+
+def test_a_head_that_others_reach_needs_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started; said explicitly, none is needed."""
+    monkeypatch.delenv(TOKEN)
+    plan = Starts(PLAN, tmp_path).plan_of(0)
+    world = replace(plan, launch=replace(plan.launch, omni_master_address="0.0.0.0"))  # noqa: S104  what is refused
+
+    async def start(plan: Plan) -> None:
+        await AsyncOmni(plan).start(timeout_s=0.1)
+
+    with pytest.raises(DiagnosticError, match="there is no token"):
+        asyncio.run(start(world))
+    open_to_all = replace(world, launch=replace(world.launch, insecure_no_token=True))
+    with pytest.raises(StartupError, match="not ready after"):
+        asyncio.run(start(open_to_all))

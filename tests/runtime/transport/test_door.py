@@ -14,7 +14,7 @@ import pytest
 
 from stagemesh.errors import StartupError
 from stagemesh.runtime.transport import door as door_module
-from stagemesh.runtime.transport.door import Door, dial, dial_until, listen, listen_unix
+from stagemesh.runtime.transport.door import Door, Patience, dial, dial_until, listen, listen_unix
 from stagemesh.runtime.transport.handshake import Guest, Hello, Refused, Verdict, introduce
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.testing.connector_conformance import open_fds
@@ -120,7 +120,9 @@ def test_a_crowd_of_strangers_is_turned_away(monkeypatch: pytest.MonkeyPatch) ->
         assert await loop.sock_recv(crowd[2], 1) == b""
         for stranger in crowd:
             stranger.close()
-        sock, _ = await dial_until(20, "127.0.0.2", host.door.port, HELLO, SECRET)
+        sock, _ = await dial_until(
+            Patience(absent_s=20, busy_s=20), "127.0.0.2", host.door.port, HELLO, SECRET
+        )
         sock.close()
 
     at_door(work)
@@ -161,7 +163,7 @@ def test_nobody_there_is_waited_for_until_the_deadline() -> None:
         port = closed.getsockname()[1]
         closed.close()
         with pytest.raises(ConnectionRefusedError):
-            await dial_until(0.05, "127.0.0.2", port, HELLO, SECRET)
+            await dial_until(Patience(absent_s=0.05, busy_s=20), "127.0.0.2", port, HELLO, SECRET)
 
     asyncio.run(run())
 

@@ -18,6 +18,7 @@ from stagemesh.runtime.messages import (
     Attached,
     Blame,
     Fatal,
+    Kill,
     Message,
     Met,
     PeerAt,
@@ -31,15 +32,16 @@ from stagemesh.runtime.messages import (
     Stop,
     Welcome,
 )
+from stagemesh.runtime.pipes import GONE_S
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.stream import Stream
-from stagemesh.runtime.transport.door import dial_until
+from stagemesh.runtime.transport.door import Patience, dial_until
 from stagemesh.runtime.transport.handshake import ANY_REPLICA, Hello, Refused
 from stagemesh.runtime.transport.tls import TlsFiles, secured
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.spec.frozen import frozen
 
-_DIAL_S: Final = 30.0
+_DIAL: Final = Patience(absent_s=30.0, busy_s=30.0)
 """How long another start may take to be reached, once the head has said where it is."""
 _REAP_S: Final = 10.0
 _log: Final = logging.getLogger(__name__)
@@ -68,7 +70,7 @@ class Site:
     door: tuple[str, int]
     """Where this start does."""
     patience_s: float
-    """How long the head is looked for."""
+    """How long the head is looked for, and how long it may have no place for this start."""
     links: dict[int, Callable[[socket.socket], None]]
     """Who waits for which stream at the door."""
 
@@ -94,10 +96,12 @@ class Post:
     async def register(self) -> int:
         """Find the head and be taken; return the number that it gives."""
         hello = self._hello("replica", incarnation=time.time_ns())
+        is_first = self._replica == ANY_REPLICA
+        patience = Patience(
+            absent_s=self._site.patience_s if is_first else GONE_S, busy_s=self._site.patience_s
+        )
         try:
-            sock, number = await dial_until(
-                self._site.patience_s, *self._site.master, hello, self._site.secret
-            )
+            sock, number = await dial_until(patience, *self._site.master, hello, self._site.secret)
         except (OSError, ProtocolError) as error:
             where = "{}:{}".format(*self._site.master)
             did = "does not take this start" if isinstance(error, Refused) else "cannot be reached"
@@ -153,6 +157,8 @@ class Post:
             case Stop():
                 self._is_asked_to_stop = True
                 self._child.control.send(message)
+            case Kill():
+                self._child.kill()
             case _:
                 attached.close()
                 raise ProtocolError(f"a head does not say `{type(message).__name__}`")
@@ -195,7 +201,7 @@ class Post:
         address, port = (peer.address, peer.port) if peer.address else self._site.master
         try:
             sock, _ = await dial_until(
-                _DIAL_S, address, port, self._hello("link", link=peer.link), self._site.secret
+                _DIAL, address, port, self._hello("link", link=peer.link), self._site.secret
             )
         except (OSError, ProtocolError) as error:
             self._fail(f"another start cannot be reached at `{address}:{port}`: {error}")

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import signal
 import socket
+import threading
 from collections.abc import Mapping
 
 from stagemesh.runtime.dialogue import Dialogue
 from stagemesh.runtime.messages import (
     Attached,
     Gone,
+    Kill,
     Message,
     PeerAt,
     PeerComes,
@@ -19,6 +21,7 @@ from stagemesh.runtime.messages import (
     Ping,
     wire_text,
 )
+from stagemesh.runtime.pipes import GONE_S
 from stagemesh.runtime.process import Start
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.transport.handshake import Hello
@@ -46,6 +49,8 @@ class RemoteProcess:
         self._gone: Gone | None = None
         self._sock: socket.socket | None = None
         self._stream: Stream | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._thread = threading.get_ident()
 
     @property
     def alive(self) -> bool:
@@ -93,12 +98,17 @@ class RemoteProcess:
             self.say(Ping(number=self.pulse.number))
 
     def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
-        """End the stream to it, upon which its host ends it; no softer signal is carried."""
+        """Have its host end it; no softer signal is carried.
+
+        From another thread, where there may be no time for words, the stream to it is ended: then
+        its host has no head any more, and ends altogether.
+        """
         if with_signal is not signal.SIGKILL:
             return
-        if self._sock is not None:
-            with contextlib.suppress(OSError):  # it has ended before
-                self._sock.shutdown(socket.SHUT_RDWR)
+        if threading.get_ident() == self._thread:
+            self._have_ended()
+        elif self._sock is not None:
+            self._cut()
         else:
             self._loop.call_soon_threadsafe(self._withdraw)
 
@@ -106,7 +116,7 @@ class RemoteProcess:
         """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
         if self._dialogue.fatal is None:
             self._dialogue.fatal = reason
-        self.kill()
+        self._have_ended()
 
     def last_words(self) -> str:
         """The last lines that it wrote, where its host has told them."""
@@ -118,6 +128,19 @@ class RemoteProcess:
             self._gone = message
         else:
             self._dialogue.hear(message, attached)
+
+    def _have_ended(self) -> None:
+        """Ask its host to end it; a host that does not do so in time has no head any more."""
+        if self._stream is None:
+            self._loop.call_soon(self._withdraw)
+        elif self.alive and self._patience is None:
+            self._stream.send(Kill())
+            self._patience = self._loop.call_later(GONE_S, self._cut)
+
+    def _cut(self) -> None:
+        assert self._sock is not None, "it has come"
+        with contextlib.suppress(OSError):  # it has ended before
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def _withdraw(self) -> None:
         if self._stream is None and self.alive:
@@ -135,6 +158,8 @@ class RemoteProcess:
             self._over("its host is gone" if self._gone is None else self._gone.reason)
 
     def _over(self, reason: str) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
         self.seated.cancel()
         self._kept.clear()
         self.exited.set_result(reason)

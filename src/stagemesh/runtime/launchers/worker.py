@@ -22,6 +22,7 @@ from stagemesh.errors import DiagnosticError, StagemeshError, StartupError
 from stagemesh.plan.fingerprint import fingerprint
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.checks import check_executable
 from stagemesh.runtime.launchers.post import NoHeadError, Post, Site
 from stagemesh.runtime.replica import policy_of
 from stagemesh.runtime.transport.door import Door, listen
@@ -36,7 +37,12 @@ class Worker:
     """All replicas of a headless start."""
 
     def __init__(self, plan: Plan) -> None:
-        """Start nothing yet. Raises `DiagnosticError` when it may not listen or has no token."""
+        """Start nothing yet.
+
+        Raises `DiagnosticError` when the plan cannot be run, or it may not listen or has no token.
+        """
+        if found := check_executable(plan):
+            raise DiagnosticError(found)
         launch = plan.launch
         assert launch.omni_master_address is not None, "`--headless` needs it"
         assert launch.omni_master_port is not None, "`--headless` needs it"
@@ -49,8 +55,8 @@ class Worker:
         if self._files is not None:
             tls_context(self._files, is_acceptor=False)
         self._address = launch.omni_replica_address or _way_to(*self._master)
-        if found := check_bind(self._address, self._secret, is_insecure=launch.insecure_no_token):
-            raise DiagnosticError(found)
+        if bare := check_bind(self._address, self._secret, is_insecure=launch.insecure_no_token):
+            raise DiagnosticError(bare)
         self._links: dict[int, Callable[[socket.socket], None]] = {}
 
     async def run(self) -> None:

@@ -21,6 +21,7 @@ from stagemesh.runtime.messages import ProtocolError
 from stagemesh.runtime.pipes import tune
 from stagemesh.runtime.transport.handshake import Guest, Hello, Judge, Refused, introduce, receive
 from stagemesh.runtime.transport.token import Secret
+from stagemesh.spec.frozen import frozen
 
 MAX_STRANGERS: Final = 64
 """Most streams that have not said who they are."""
@@ -163,23 +164,30 @@ async def dial(address: str, port: int, hello: Hello, secret: Secret) -> tuple[s
     return sock, number
 
 
-async def dial_until(
-    deadline_s: float, address: str, port: int, hello: Hello, secret: Secret
-) -> tuple[socket.socket, int]:
-    """Like `dial`, but try again while nobody is there, or may take us another time.
+@frozen
+class Patience:
+    """How long `dial_until` tries again."""
 
-    After the deadline it raises what it has found the last time.
-    """
+    absent_s: float
+    """While nobody is there."""
+    busy_s: float
+    """While somebody may take us another time."""
+
+
+async def dial_until(
+    patience: Patience, address: str, port: int, hello: Hello, secret: Secret
+) -> tuple[socket.socket, int]:
+    """Like `dial`, but try again; in the end it raises what it has found the last time."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + deadline_s
+    began = loop.time()
     while True:
         try:
             return await dial(address, port, hello, secret)
         except Refused as error:
-            if not error.again or loop.time() > deadline:
+            if not error.again or loop.time() > began + patience.busy_s:
                 raise
         except OSError:
-            if loop.time() > deadline:
+            if loop.time() > began + patience.absent_s:
                 raise
         await asyncio.sleep(_AGAIN_S)
 

@@ -124,7 +124,9 @@ async def while_its_consumer_sleeps(started: Started, stage: str, point: str) ->
     victim = started.pid(NAMES.index(stage), replica)
     doomed = asyncio.ensure_future(heard(started.omni, params, watch))
     if consumer == len(NAMES):
-        await watch.until(stage, StageState.RUNNING)
+        runs = asyncio.ensure_future(watch.until(stage, StageState.RUNNING))
+        await asyncio.wait({runs, doomed}, return_when=asyncio.FIRST_COMPLETED)
+        runs.cancel()
         wait_until_asleep(victim)  # which holds up the caller, as is wanted
     else:
         pid = started.pid(consumer)

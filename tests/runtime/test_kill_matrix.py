@@ -26,7 +26,7 @@ from tests.runtime import caller_points, kill_points
 from tests.runtime.started import WAIT_S, Started, wait_for_exit
 
 SHORT: Final = "talker"
-SHORT_CALLER: Final = ("spawned one", "restarting")
+SHORT_CALLER: Final = ("spawned one",)
 STAGES: Final = [
     pytest.param(name, marks=[pytest.mark.slow] if name == SHORT else [pytest.mark.nightly])
     for name in kill_points.NAMES

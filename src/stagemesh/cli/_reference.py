@@ -28,6 +28,7 @@ _TOPICS: Final[Mapping[str, str]] = {
     "MD": "Models and checkpoints",
     "PL": "Plans",
     "RT": "Requests and run time",
+    "SV": "The server",
     "CL": "The command line",
 }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import stagemesh
 from stagemesh.config.environment import TOKEN
 from stagemesh.errors import StartupError
+from stagemesh.runtime.messages import Message
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.stream import OnEof, OnMessage, Stream
@@ -22,6 +23,9 @@ from stagemesh.runtime.stream import OnEof, OnMessage, Stream
 
 class Child:
     """A running process. All methods belong to the loop that started it."""
+
+    silent = "it"
+    """Who has not answered the last question."""
 
     def __init__(
         self,
@@ -37,10 +41,11 @@ class Child:
         """
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        with _started(who, environment) as (self._process, ours):
+        module = "rank_main" if who.rank else "stage_main"
+        with _started(who, module, environment) as (self._process, ours):
             assert self._process.stdout is not None
             self._pidfd = os.pidfd_open(self._process.pid)
-        self._output = StageOutput(self._process.stdout, who.stage, who.replica)
+        self._output = StageOutput(self._process.stdout, who.stage, who.replica, who.rank)
         self._loop.add_reader(self._output, self._read_output)
         self._loop.add_reader(self._pidfd, self._reap)
         self.control = Stream(ours, on_message, on_eof)
@@ -49,6 +54,10 @@ class Child:
     def pid(self) -> int:
         """The process, which leads a group of its own."""
         return self._process.pid
+
+    def say(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        """Send a message; closes `fds` once sent."""
+        self.control.send(message, fds)
 
     def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the whole group, unless the process has been reaped."""
@@ -80,7 +89,7 @@ class Child:
 
 @contextlib.contextmanager
 def _started(
-    who: Incarnation, environment: Mapping[str, str]
+    who: Incarnation, module: str, environment: Mapping[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """Start a process; it is gone again, and nothing is left open, if the block cannot use it."""
     with contextlib.ExitStack() as undo:
@@ -88,7 +97,7 @@ def _started(
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                process = _spawn(theirs, environment)
+                process = _spawn(module, theirs, environment)
             undo.callback(_undone, process)
             yield process, ours
         except OSError as error:
@@ -103,11 +112,13 @@ def _undone(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _spawn(control: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    module: str, control: socket.socket, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     fd = control.fileno()
     inherited = {name: value for name, value in os.environ.items() if name != TOKEN}
     return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
-        [sys.executable, "-P", "-m", "stagemesh.runtime.stage_main", str(fd)],
+        [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd)],
         pass_fds=(fd,),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -62,7 +62,7 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         world_size=stage.ranks,
         policy=stage.policy,
         replicas=replicas,
-        axes=(_tp(stage.ranks),) if stage.ranks > 1 else (),
+        axes=_axes(stage),
         bindings=(),
         stage_args={},
         engine_args=stage.args,
@@ -86,24 +86,31 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
 def _ranks(stage: FakeStage, replica: int) -> tuple[RankPlan, ...]:
     first = replica * stage.ranks
     return tuple(
-        RankPlan(rank=rank, device=first + rank, coords={"tp": rank} if stage.ranks > 1 else {})
+        RankPlan(
+            rank=rank,
+            device=first + rank,
+            coords={axis.axis: rank for axis in _axes(stage)},
+        )
         for rank in range(stage.ranks)
     )
 
 
-def _tp(size: int) -> AxisPlan:
-    return AxisPlan(
+def _axes(stage: FakeStage) -> tuple[AxisPlan, ...]:
+    if stage.ranks == 1:
+        return ()
+    tp = AxisPlan(
         axis="tp",
-        size=size,
+        size=stage.ranks,
         label="tp",
         role="multiplies_ranks",
-        groups=(tuple(range(size)),),
+        groups=(tuple(range(stage.ranks)),),
         routing=PatternPlan(name="Broadcast", args={}),
         aggregation=PatternPlan(name="TakeRank", args={"rank": 0}),
         owner="engine",
         options={},
         traffic=None,
     )
+    return (tp,)
 
 
 def fake_plan(

@@ -37,15 +37,25 @@ class Follower:
 
         Raises what the engine raises, unless it has raised at rank 0 as well.
         """
-        while True:
-            taken = self._feed.take()
-            if taken is None:
-                return False
-            commands, space = taken
-            for command in commands:
-                if isinstance(command, Close):
-                    return True
-                self._follow(command, space)
+        is_closed: bool | None = None
+        while is_closed is None:
+            is_closed = self._turn()
+        return is_closed
+
+    def _turn(self) -> bool | None:
+        """Do what comes next; whether rank 0 has closed, once it is over.
+
+        On its own, so that memory of an input is not held while there is nothing to do.
+        """
+        taken = self._feed.take()
+        if taken is None:
+            return False
+        commands, space = taken
+        for command in commands:
+            if isinstance(command, Close):
+                return True
+            self._follow(command, space)
+        return None
 
     def _follow(self, command: Command, space: memoryview) -> None:
         match command:

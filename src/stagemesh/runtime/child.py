@@ -65,6 +65,10 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, with_signal)
 
+    def abandon(self) -> None:
+        """End it because a stream to it has ended, which may be all that is known of its death."""
+        self.kill()
+
     def last_lines(self) -> str:
         """The last lines that it wrote."""
         return self._output.last_lines()

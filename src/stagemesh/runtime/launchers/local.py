@@ -70,6 +70,9 @@ class StageProcess:
 
     def lost(self, reason: str | None) -> None:
         """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
+        if reason is None:
+            self._child.abandon()
+            return
         if self._dialogue.fatal is None:
             self._dialogue.fatal = reason
         self.kill()

@@ -135,6 +135,10 @@ class RankedChildren:
         for rank in self._ranks:
             rank.child.kill(with_signal)
 
+    def abandon(self) -> None:
+        """End all, once the cause may have been heard of: it need not be rank 0 itself."""
+        self._end_at(self._loop.time() + _ECHO_S)
+
     def last_lines(self) -> str:
         """The last lines that the first cause wrote, where they are all that is known of it."""
         cause = self._cause
@@ -213,11 +217,13 @@ class RankedChildren:
             return
         if rank not in self._suspects:
             self._suspects.append(rank)
-        at = self._loop.time() + rank.grace_s
-        if self._end is None or at < self._end.when():
+        self._end_at(self._loop.time() + rank.grace_s)
+
+    def _end_at(self, when: float) -> None:
+        if self._end is None or when < self._end.when():
             if self._end is not None:
                 self._end.cancel()
-            self._end = self._loop.call_at(at, self.kill)
+            self._end = self._loop.call_at(when, self.kill)
 
     def _over(self) -> None:
         """None of them is left."""

@@ -66,7 +66,8 @@ class FakeEngine:
     def __init__(self, context: EngineContext) -> None:
         """Take the program of `context.args`."""
         assert isinstance(context.args, FakeOptions)
-        self._options = context.args
+        self._rank = context.rank
+        self._options = _at(self._rank, context.args)
         self._reached("construct")
         self._requests: dict[str, _Request] = {}
 
@@ -85,7 +86,7 @@ class FakeEngine:
         state = _Request(program=self._options)
         self._requests[request.request_id] = state
         try:
-            state.program = _program(self._options, request.params)
+            state.program = _at(self._rank, _program(self._options, request.params))
         except ValueError as error:
             state.fault = EngineFault(kind=FaultKind.INVALID_REQUEST, message=str(error))
             return
@@ -176,6 +177,13 @@ class FakeEngine:
         return EngineOutput(
             request_id=request_id, payloads=payloads, finish=Finish.STOP, units=units
         )
+
+
+def _at(rank: int, program: FakeOptions) -> FakeOptions:
+    """The program as it is for one rank."""
+    if program.at_rank in (None, rank):
+        return program
+    return replace(program, fail_at=None, kill_at=None)
 
 
 def _program(options: FakeOptions, params: Mapping[str, object]) -> FakeOptions:

@@ -34,6 +34,8 @@ class FakeOptions:
     """Outputs that a request has given before something strikes that happens in `step`."""
     kill_at: Literal["construct", "load", "loaded", "close", "closed", KillAt] | None = None
     """Where the process is ended by SIGKILL; `None` for nowhere."""
+    at_rank: Annotated[int, Range(minimum=0)] | None = None
+    """The only rank at which `fail_at` and `kill_at` strike; `None` for all of them."""
     max_num_seqs: Annotated[int, Range(minimum=1)] = 64
     """Requests that one step serves."""
     memory_bytes: Annotated[int, Range(minimum=0)] = 0
@@ -56,6 +58,8 @@ class FakeParams:
     """Outputs that it has given before something strikes that happens in `step`."""
     kill_at: KillAt | None = None
     """Where the process is ended by SIGKILL."""
+    at_rank: Annotated[int, Range(minimum=0)] | None = None
+    """The only rank at which these two strike."""
 
 
 def _memory(given: MemoryInput) -> MemoryEstimate | None:
@@ -67,8 +71,9 @@ ENGINE: Final = EngineSpec(
     name="fake",
     summary="deterministic engine with a programmable course, for tests",
     runs=frozenset(ExecutionType),
+    executes=frozenset({"tp"}),
     options=FakeOptions,
     params=FakeParams,
     memory=_memory,
-    factory="stagemesh.engines._fake:FakeEngine",
+    factory="stagemesh.engines._fake_ranks:fake_engine",
 )

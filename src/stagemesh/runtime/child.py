@@ -16,6 +16,7 @@ from typing import Final
 import stagemesh
 from stagemesh.config.environment import API_KEY, TOKEN
 from stagemesh.errors import StartupError
+from stagemesh.runtime.messages import Message
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.stream import OnEof, OnMessage, Stream
@@ -26,6 +27,9 @@ _SECRETS: Final = (API_KEY, TOKEN)
 
 class Child:
     """A running process. All methods belong to the loop that started it."""
+
+    silent = "it"
+    """Who has not answered the last question."""
 
     def __init__(
         self,
@@ -41,10 +45,11 @@ class Child:
         """
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        with _started(who, environment) as (self._process, ours):
+        module = "rank_main" if who.rank else "stage_main"
+        with _started(who, module, environment) as (self._process, ours):
             assert self._process.stdout is not None
             self._pidfd = os.pidfd_open(self._process.pid)
-        self._output = StageOutput(self._process.stdout, who.stage, who.replica)
+        self._output = StageOutput(self._process.stdout, who.stage, who.replica, who.rank)
         self._loop.add_reader(self._output, self._read_output)
         self._loop.add_reader(self._pidfd, self._reap)
         self.control = Stream(ours, on_message, on_eof)
@@ -54,11 +59,19 @@ class Child:
         """The process, which leads a group of its own."""
         return self._process.pid
 
+    def say(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        """Send a message; closes `fds` once sent."""
+        self.control.send(message, fds)
+
     def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the whole group, unless the process has been reaped."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, with_signal)
+
+    def abandon(self) -> None:
+        """End it because a stream to it has ended, which may be all that is known of its death."""
+        self.kill()
 
     def last_lines(self) -> str:
         """The last lines that it wrote."""
@@ -84,7 +97,7 @@ class Child:
 
 @contextlib.contextmanager
 def _started(
-    who: Incarnation, environment: Mapping[str, str]
+    who: Incarnation, module: str, environment: Mapping[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """Start a process; it is gone again, and nothing is left open, if the block cannot use it."""
     with contextlib.ExitStack() as undo:
@@ -92,7 +105,7 @@ def _started(
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                process = _spawn(theirs, environment)
+                process = _spawn(module, theirs, environment)
             undo.callback(_undone, process)
             yield process, ours
         except OSError as error:
@@ -107,11 +120,13 @@ def _undone(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _spawn(control: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    module: str, control: socket.socket, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     fd = control.fileno()
     inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
-        [sys.executable, "-P", "-m", "stagemesh.runtime.stage_main", str(fd)],
+        [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd)],
         pass_fds=(fd,),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

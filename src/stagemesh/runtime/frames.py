@@ -13,7 +13,15 @@ from typing import Final
 
 from stagemesh.connectors._memory import Spare
 from stagemesh.runtime import messages
-from stagemesh.runtime.messages import FRAME_HEAD, Chunk, Message, PeerUp, ProtocolError
+from stagemesh.runtime.messages import (
+    FRAME_HEAD,
+    Chunk,
+    Feed,
+    Meeting,
+    Message,
+    PeerUp,
+    ProtocolError,
+)
 from stagemesh.spec.frozen import frozen
 
 _READ_BYTES: Final = 64 * 1024
@@ -147,7 +155,7 @@ class FrameReader:
 
 
 def _check_kind(message: Message, num_fds: int, bulk_bytes: int) -> None:
-    if num_fds and not isinstance(message, Chunk | PeerUp):
+    if num_fds and not isinstance(message, Chunk | PeerUp | Meeting | Feed):
         raise ProtocolError("message came with descriptors that it does not have")
     if bulk_bytes and not isinstance(message, Chunk):
         raise ProtocolError("message came with bytes behind it that it does not have")

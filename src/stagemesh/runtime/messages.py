@@ -5,8 +5,10 @@ byte), the length of the bulk behind it (8 bytes), the message in MessagePack, a
 Whatever does not decode to exactly one of these types is a `ProtocolError`, which ends the stream
 it came on.
 
-supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes Kill elsewhere
-stage -> supervisor   Ready Fatal Met Blame Pong; Gone from elsewhere
+supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes Kill to one elsewhere
+supervisor -> rank    Setup Meeting Feed Ping; Meeting Feed to rank 0, which is the stage itself
+stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
+rank -> supervisor    Fatal Pong
 caller -> stage       Submit Cancel
 stage -> caller       Progress Finished Failed Cancelled
 both ways on an edge  Chunk Ack
@@ -24,7 +26,7 @@ from msgspec import Meta, Struct
 from stagemesh.errors import StagemeshError
 from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """Version of these messages; both ends must have the same."""
 FRAME_HEAD: Final = Layout(">IBQ")
 """Length of the message, number of descriptors, and length of the bulk."""
@@ -85,6 +87,7 @@ class Setup(_Wire, frozen=True, kw_only=True, tag=1):
     plan: str
     stage: _Count
     replica: _Count
+    rank: _Count = 0
 
 
 class PeerUp(_Wire, frozen=True, kw_only=True, tag=2):
@@ -235,6 +238,19 @@ class Blame(_Wire, frozen=True, kw_only=True, tag=31):
     reason: _Text
 
 
+class Meeting(_Wire, frozen=True, kw_only=True, tag=40):
+    """Where the ranks of a replica meet; rank 0 gets the listening socket, as a descriptor."""
+
+    address: Annotated[str, Meta(max_length=255)]
+    port: Annotated[int, Meta(ge=0, le=65535)]
+
+
+class Feed(_Wire, frozen=True, kw_only=True, tag=41):
+    """The way of commands from rank 0 to a further rank: either end of it, as a descriptor."""
+
+    rank: _Count
+
+
 class Ping(_Wire, frozen=True, kw_only=True, tag=32):
     """Say how you are: answered by `Pong` from the I/O thread, whatever the engine does."""
 
@@ -250,9 +266,11 @@ class Pong(_Wire, frozen=True, kw_only=True, tag=33):
 
 Terminal: TypeAlias = Finished | Failed | Cancelled
 """The last thing that a stage says about a request, exactly once."""
+_Ranks: TypeAlias = Meeting | Feed
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
 _Elsewhere: TypeAlias = PeerAt | PeerComes | Kill | Gone
-Message: TypeAlias = _Control | _Elsewhere | Submit | Cancel | Progress | Terminal | Chunk | Ack
+_Work: TypeAlias = Submit | Cancel | Progress | Terminal | Chunk | Ack
+Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
 """Everything that can be said."""
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -80,7 +80,7 @@ _WATCHED: Final = (ReplicaState.SERVING, ReplicaState.UNHEALTHY)
 
 def _hangs(pulse: Pulse, num_missed: int, step_s: float) -> str | None:
     if pulse.missed >= num_missed:
-        return f"it has not answered for {pulse.missed * INTERVAL_S:g} s"
+        return f"{pulse.who} has not answered for {pulse.missed * INTERVAL_S:g} s"
     if pulse.step_s >= step_s:
         return f"its engine has been in one step for {pulse.step_s:.1f} s"
     return None

@@ -24,9 +24,12 @@ class Incarnation:
     """Number of the replica."""
     number: int = 0
     """Higher than that of every process before it in its place."""
+    rank: int = 0
+    """Number of the rank; rank 0 stands for its replica."""
 
     def __str__(self) -> str:
-        return f"stage `{self.stage}` replica `{self.replica}`"
+        replica = f"stage `{self.stage}` replica `{self.replica}`"
+        return f"{replica} rank `{self.rank}`" if self.rank else replica
 
 
 class Process(Protocol):

@@ -15,6 +15,7 @@ class Pulse:
         self.number = 0
         self.missed = 0
         self.step_s = 0.0
+        self.who = "it"
         self._waits = False
 
     def asked(self) -> bool:

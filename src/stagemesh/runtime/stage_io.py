@@ -10,12 +10,11 @@ is nobody left to work for, and shared memory has no name that could stay behind
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Final, NoReturn
 
@@ -33,6 +32,8 @@ from stagemesh.runtime.messages import (
     Cancel,
     Chunk,
     Fatal,
+    Feed,
+    Meeting,
     Message,
     Met,
     PeerUp,
@@ -46,11 +47,13 @@ from stagemesh.runtime.messages import (
     Welcome,
     wire_text,
 )
+from stagemesh.runtime.own_end import crash, end_group
 from stagemesh.runtime.pipes import EXHAUSTED
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.transport.tls import TlsFiles, secured
+from stagemesh.spec.engine import Rendezvous
 from stagemesh.spec.frozen import frozen
 
 _SETTLE_S: Final = 1.0
@@ -69,6 +72,10 @@ class Assignment:
     """The stage of this process."""
     replica: int
     """Its number among the replicas of the stage."""
+    rendezvous: Rendezvous | None = None
+    """Where it meets its further ranks, if it has any."""
+    feeds: tuple[socket.socket, ...] = ()
+    """Its ways to tell them something, the one of rank 1 first."""
 
 
 class StageIO:
@@ -82,6 +89,7 @@ class StageIO:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="stagemesh-io", daemon=True)
         self._peers: dict[tuple[int, int], Peer] = {}
+        self._assigned: Assignment
 
     def start(self) -> Assignment:
         """Start the thread and wait for the supervisor to say what this process is."""
@@ -104,7 +112,7 @@ class StageIO:
         self._thread.join(_STOP_S)
 
     def _run(self) -> None:
-        self._loop.set_exception_handler(_crash)
+        self._loop.set_exception_handler(crash)
         self._loop.call_soon(self._begin)
         self._loop.run_forever()
         self._loop.close()
@@ -130,6 +138,14 @@ class StageIO:
             case PeerUp():
                 (fd,) = attached.fds
                 self._attach(message, fd)
+            case Meeting(address=address, port=port):
+                (fd,) = attached.fds
+                meeting = Rendezvous(address=address, port=port, listener=fd)
+                self._assigned = replace(self._assigned, rendezvous=meeting)
+            case Feed():
+                (fd,) = attached.fds
+                feeds = (*self._assigned.feeds, socket.socket(fileno=fd))
+                self._assigned = replace(self._assigned, feeds=feeds)
             case Ping(number=number):
                 self._control.send(Pong(number=number, step_s=self._inbox.away_s))
             case Welcome():
@@ -239,9 +255,7 @@ class StageIO:
         """End this process and what it started, saying why if there is somebody to hear it."""
         if reason is not None:
             self._control.send(Fatal(reason=wire_text(reason)))
-        if os.getpgrp() == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)
+        end_group()
 
     def _tell_caller(self, message: Message) -> None:
         caller = self._peers.get((CALLER, 0))
@@ -253,9 +267,3 @@ def _edge(plan: Plan, source: int, target: int) -> EdgePlan | None:
     return next(
         (edge for edge in plan.edges if (edge.source, edge.target) == (source, target)), None
     )
-
-
-def _crash(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> NoReturn:
-    """A fault of our own here: a stage that no longer hears is worse than one that died."""
-    loop.default_exception_handler(context)
-    os._exit(1)

@@ -3,6 +3,7 @@
 Once per step it takes in what the I/O thread has left in the inbox and hands back what the step
 gave. A request that goes wrong, in the engine or in a bridge, fails alone. When a whole step
 raises, nobody knows whose fault it was: every request of the engine fails, and it goes on empty.
+With further ranks it cannot, because they may still wait for one another: that ends the loop.
 Memory that has run out twice in a row does not come back by itself: that ends the loop.
 """
 
@@ -115,14 +116,20 @@ class StageLoop:
         targets: Mapping[int, Target],
         inbox: Inbox,
         emit: Callable[[Sequence[Emission]], None],
+        *,
+        recovers: bool = True,
     ) -> None:
-        """`targets` may hold `CALLER`; `emit` is called on this thread, once per turn at most."""
+        """`targets` may hold `CALLER`; `emit` is called on this thread, once per turn at most.
+
+        `recovers` says whether the engine can go on after a step that raised.
+        """
         self._engine = engine
         self._targets = targets
         self._inbox = inbox
         self._emit = emit
         self._live: dict[str, _Live] = {}
         self._emissions: list[Emission] = []
+        self._recovers = recovers
         self._ran_out = False
 
     def run(self) -> None:
@@ -184,8 +191,8 @@ class StageLoop:
         try:
             outputs = self._engine.step()
         except Exception as error:
-            if not self._live:
-                raise  # nobody to blame but the engine itself
+            if not self._live or not self._recovers:
+                raise  # nobody to blame but the engine itself, or nothing to go on with
             self._check_memory(error)
             _print_exc()
             for live in list(self._live.values()):

@@ -15,19 +15,18 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from stagemesh.plan.values import Plan, StagePlan
-from stagemesh.runtime.declared import declared_stage
 from stagemesh.runtime.inbox import Inbox
-from stagemesh.runtime.options import typed
+from stagemesh.runtime.rank_engine import rank_engine
+from stagemesh.runtime.ranks.broadcast import BroadcastEngine
+from stagemesh.runtime.ranks.feed import FeedWriter
 from stagemesh.runtime.stage_io import Assignment, StageIO
 from stagemesh.runtime.stage_loop import CALLER, StageLoop, Target
 from stagemesh.spec.bridge import BridgeFactory
-from stagemesh.spec.engine import Engine, EngineContext
+from stagemesh.spec.engine import Engine
 from stagemesh.spec.reference import resolve
-from stagemesh.spec.registry import ENGINES
 
 _SWITCH_INTERVAL_S: Final = 0.001
 """How long the engine may keep the I/O thread waiting for the interpreter."""
@@ -55,35 +54,25 @@ def main() -> int:
 def _run(assignment: Assignment, io: StageIO, inbox: Inbox) -> None:
     began = time.monotonic()
     targets = _targets(assignment.plan, assignment.stage)
-    engine = _engine(assignment.plan, assignment.stage, assignment.replica)
+    engine = _engine(assignment)
     try:
         engine.load()
         io.ready(time.monotonic() - began)
-        StageLoop(engine, targets, inbox, io.emit).run()
+        recovers = not assignment.feeds
+        StageLoop(engine, targets, inbox, io.emit, recovers=recovers).run()
     finally:
         engine.close()
 
 
-def _engine(plan: Plan, stage: StagePlan, replica: int) -> Engine:
-    (spec,) = ENGINES.load(stage.engine)
-    rank = stage.replicas[replica].ranks[0]
-    declared = declared_stage(plan, stage.name)
-    kind = plan.devices.kind
-    context = EngineContext(
-        stage=stage.name,
-        checkpoint=Path(plan.checkpoint.path),
-        model_subdir=stage.model_subdir,
-        loader=stage.loader,
-        device=kind if kind == "cpu" else f"{kind}:{rank.device}",
-        rank=rank.rank,
-        world_size=stage.world_size,
-        async_chunk=plan.async_chunk,
-        owns_tokenizer=stage.owns_tokenizer,
-        args=typed(spec.options, stage.engine_args),
-        model_args=typed(declared.options, stage.model_args),
-        model_params=declared.params,
+def _engine(assignment: Assignment) -> Engine:
+    engine = rank_engine(
+        assignment.plan,
+        assignment.stage,
+        assignment.replica,
+        rank=0,
+        rendezvous=assignment.rendezvous,
     )
-    return cast("Any", resolve(spec.factory))(context)  # type: ignore[no-any-return]
+    return BroadcastEngine(engine, FeedWriter(assignment.feeds)) if assignment.feeds else engine
 
 
 def _targets(plan: Plan, stage: StagePlan) -> Mapping[int, Target]:

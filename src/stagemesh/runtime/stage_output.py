@@ -19,12 +19,12 @@ _READ_BYTES: Final = 64 * 1024
 class StageOutput:
     """The reading end of the pipe that takes a stage's standard output and error."""
 
-    def __init__(self, pipe: IO[bytes], stage: str, replica: int) -> None:
+    def __init__(self, pipe: IO[bytes], stage: str, replica: int, rank: int = 0) -> None:
         """Take over `pipe`; reading never waits."""
         os.set_blocking(pipe.fileno(), False)
         self._pipe = pipe
         self._log = logging.getLogger(f"stagemesh.stage.{stage}")
-        self._replica = replica
+        self._whose = f"replica {replica} rank {rank}" if rank else f"replica {replica}"
         self._begun = b""
         self._kept: deque[str] = deque(maxlen=_KEPT_LINES)
 
@@ -60,4 +60,4 @@ class StageOutput:
     def _told(self, line: bytes) -> None:
         text = line[:_LINE_BYTES].decode(errors="replace").rstrip()
         self._kept.append(text)
-        self._log.info("replica %d: %s", self._replica, text)
+        self._log.info("%s: %s", self._whose, text)

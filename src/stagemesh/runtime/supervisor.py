@@ -243,11 +243,15 @@ class Supervisor:
 
 
 def _check_ranks(plan: Plan) -> None:
+    """Refuse ranks that would not know what to do; planning does, a hand-made plan may not."""
     for stage in plan.stages:
+        if stage.world_size == 1:
+            continue
         (engine,) = ENGINES.load(stage.engine)
-        if stage.world_size > 1 and not engine.owns_ranks:
+        axes = {axis.axis for axis in stage.axes if axis.groups and axis.size > 1}
+        if not engine.owns_ranks and not (axes and axes <= engine.executes):
             raise StartupError(
                 f"stage `{stage.name}` needs `{stage.world_size}` ranks, which engine"
-                f" `{stage.engine}` does not start",
+                f" `{stage.engine}` cannot use",
                 stage=stage.name,
             )

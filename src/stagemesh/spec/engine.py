@@ -7,6 +7,11 @@ Life of a request: `add`, then inputs by `append` (the last one with `last=True`
 from `step` until one has `finish` or `error`. After `cancel` no further output of that request
 appears. `has_work` is false while every request is finished, paused or waits for input, so nothing
 ever spins. `step` may block for one model step, never for work.
+
+Where the runtime owns the ranks of a replica, each of them holds an engine, and all are asked the
+same in the same order: `add`, `append`, `pause`, `resume` and `cancel` when rank 0 has been,
+`load`, `step` and `call` at once, so that collectives belong into these three alone. Outputs are
+taken from rank 0. What raises in `load` or `step` ends the replica: others would wait for ever.
 """
 
 from __future__ import annotations
@@ -80,6 +85,18 @@ class EngineOutput:
 
 
 @frozen
+class Rendezvous:
+    """Where the ranks of one replica find each other, to set up their collectives."""
+
+    address: str
+    """Address of rank 0."""
+    port: int
+    """Port at which rank 0 listens."""
+    listener: int | None = None
+    """At rank 0, the descriptor of the socket that listens already; the engine's to close."""
+
+
+@frozen
 class EngineContext:
     """All that an engine is given to load one rank of one replica of a stage."""
 
@@ -107,6 +124,10 @@ class EngineContext:
     """The stage's `additional_config`: an instance of the pipeline's `options` for it."""
     model_params: type
     """Dataclass of the request parameters that the network adds to the engine's own."""
+    groups: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    """Ranks of every group of each axis, by name; axes without ranks have none."""
+    rendezvous: Rendezvous | None = None
+    """Where the ranks meet, when the runtime has started more than one."""
 
     @property
     def folder(self) -> Path:

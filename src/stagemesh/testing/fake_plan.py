@@ -7,9 +7,11 @@ from dataclasses import field
 
 from stagemesh.plan.setup import RecoveryPlan, StageSetup
 from stagemesh.plan.values import (
+    AxisPlan,
     CheckpointPlan,
     DevicesPlan,
     EdgePlan,
+    PatternPlan,
     Plan,
     RankPlan,
     ReplicaPlan,
@@ -42,13 +44,14 @@ class FakeStage:
     """Stages that feed it; the one before it unless given."""
     recovery: RecoveryPlan = field(default_factory=RecoveryPlan)
     """What happens when a replica of it dies or hangs."""
+    ranks: int = 1
+    """Ranks of each replica."""
 
 
 def stage_plan(number: int, stage: FakeStage) -> StagePlan:
     """Write a stage as the planner would."""
     replicas = tuple(
-        ReplicaPlan(index=index, ranks=(RankPlan(rank=0, device=index, coords={}),))
-        for index in range(stage.replicas)
+        ReplicaPlan(index=index, ranks=_ranks(stage, index)) for index in range(stage.replicas)
     )
     sources = tuple(range(max(number - 1, 0), number)) if stage.sources is None else stage.sources
     return StagePlan(
@@ -56,10 +59,10 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         name=stage.name,
         execution_type="llm_ar",
         engine=stage.engine,
-        world_size=1,
+        world_size=stage.ranks,
         policy=stage.policy,
         replicas=replicas,
-        axes=(),
+        axes=_axes(stage),
         bindings=(),
         stage_args={},
         engine_args=stage.args,
@@ -73,8 +76,41 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         model_subdir=".",
         loader=None,
         values={},
-        setup=StageSetup(recovery=stage.recovery),
+        setup=StageSetup(
+            executor="mp" if stage.ranks > 1 else "uni",
+            recovery=stage.recovery,
+        ),
     )
+
+
+def _ranks(stage: FakeStage, replica: int) -> tuple[RankPlan, ...]:
+    first = replica * stage.ranks
+    return tuple(
+        RankPlan(
+            rank=rank,
+            device=first + rank,
+            coords={axis.axis: rank for axis in _axes(stage)},
+        )
+        for rank in range(stage.ranks)
+    )
+
+
+def _axes(stage: FakeStage) -> tuple[AxisPlan, ...]:
+    if stage.ranks == 1:
+        return ()
+    tp = AxisPlan(
+        axis="tp",
+        size=stage.ranks,
+        label="tp",
+        role="multiplies_ranks",
+        groups=(tuple(range(stage.ranks)),),
+        routing=PatternPlan(name="Broadcast", args={}),
+        aggregation=PatternPlan(name="TakeRank", args={"rank": 0}),
+        owner="engine",
+        options={},
+        traffic=None,
+    )
+    return (tp,)
 
 
 def fake_plan(

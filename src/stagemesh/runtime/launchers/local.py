@@ -7,8 +7,8 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 
-from stagemesh.runtime.child import Child
 from stagemesh.runtime.dialogue import Dialogue
+from stagemesh.runtime.launchers.ranked import start_replica
 from stagemesh.runtime.messages import PROTOCOL, Message, PeerUp, Ping, Setup
 from stagemesh.runtime.process import Launcher, Party, Process, Start
 
@@ -27,7 +27,9 @@ class StageProcess:
         self.ready = self._dialogue.ready
         self.pulse = self._dialogue.pulse
         self.exited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._child = Child(start.who, start.stage.env, self._dialogue.hear, self.lost, self._ended)
+        self._child = start_replica(
+            start.who, start.stage, self._dialogue.hear, self.lost, self._ended
+        )
         self.control = self._child.control
 
     @property
@@ -47,18 +49,20 @@ class StageProcess:
 
     def say(self, message: Message) -> None:
         """Send a message without descriptors."""
-        self.control.send(message)
+        self._child.say(message)
 
     def meet(self, up: PeerUp, end: socket.socket) -> asyncio.Future[None]:
         """Hand it its end of a stream; done once it knows the peer, or has ended itself."""
         met = self._dialogue.meets(up)
-        self.control.send(up, (end.detach(),))
+        self._child.say(up, (end.detach(),))
         return met
 
     def ping(self) -> None:
         """Ask how it is; unanswered questions are not repeated."""
         if self.pulse.asked():
-            self.control.send(Ping(number=self.pulse.number))
+            self._child.say(Ping(number=self.pulse.number))
+        else:
+            self.pulse.who = self._child.silent
 
     def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the whole group, unless the process has been reaped."""
@@ -66,6 +70,9 @@ class StageProcess:
 
     def lost(self, reason: str | None) -> None:
         """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
+        if reason is None:
+            self._child.abandon()
+            return
         if self._dialogue.fatal is None:
             self._dialogue.fatal = reason
         self.kill()

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from stagemesh.errors import StagemeshError
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.child import Child
+from stagemesh.runtime.launchers.ranked import RankedChildren, start_replica
 from stagemesh.runtime.launchers.remote import gone
 from stagemesh.runtime.messages import (
     PROTOCOL,
@@ -91,7 +92,7 @@ class Post:
         self._links: set[int] = set()
         self._is_asked_to_stop = False
         self._control: Stream | None = None
-        self._child: Child | None = None
+        self._child: Child | RankedChildren | None = None
 
     async def register(self) -> int:
         """Find the head and be taken; return the number that it gives."""
@@ -120,8 +121,10 @@ class Post:
         Raises `NoHeadError` when there is no head any more.
         """
         stage = self._site.stage
-        self._child = Child(self.who, stage.env, self._on_stage, self._on_stage_lost, self._on_exit)
-        self._child.control.send(
+        self._child = start_replica(
+            self.who, stage, self._on_stage, self._on_stage_lost, self._on_exit
+        )
+        self._child.say(
             Setup(
                 protocol=PROTOCOL,
                 plan=self._site.saved_plan,
@@ -153,10 +156,10 @@ class Post:
                 self._links.add(link)
                 self._site.links[link] = lambda sock: self._hand_over(message, sock, "acceptor")
             case Welcome() | Ping():
-                self._child.control.send(message)
+                self._child.say(message)
             case Stop():
                 self._is_asked_to_stop = True
-                self._child.control.send(message)
+                self._child.say(message)
             case Kill():
                 self._child.kill()
             case _:
@@ -220,7 +223,7 @@ class Post:
             incarnation=peer.incarnation,
             tls=None if self._site.files is None else end,
         )
-        self._child.control.send(up, (sock.detach(),))
+        self._child.say(up, (sock.detach(),))
 
     def _work(self, doing: Coroutine[Any, Any, None]) -> None:
         work = self._loop.create_task(doing)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stagemesh.engines._fake_ranks import fake_engine
+from stagemesh.engines._fake import fake_engine
 from stagemesh.engines.fake import FakeOptions
 from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, Rendezvous
 from stagemesh.spec.payload import Buffer, Payload

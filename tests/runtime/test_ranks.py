@@ -167,7 +167,7 @@ def test_the_death_of_a_rank_ends_its_replica_and_nothing_else(
         await started.until_serving()
         texts = [(await omni.run("later")).text for _ in range(4)]
         assert texts == ["later#0later#1later#2"] * 4
-        await started.until(lambda: descriptors(started.pid(0)) == fds)
+        await started.until(lambda: descriptors(started.pid(0)) <= fds)
 
     started.call(run())
     assert len(processes()) == before

@@ -107,12 +107,15 @@ def test_a_start_has_as_long_as_its_plan_says() -> None:
         asyncio.run(AsyncOmni(plan).start())
 
 
-def test_ranks_that_nobody_starts_are_refused() -> None:
-    """A plan that needs more ranks than the engine starts is not run on fewer."""
-    plan = fake_plan([FakeStage(name="only", final="text")])
-    wide = replace(plan, stages=(replace(plan.stages[0], world_size=2),))
+@pytest.mark.parametrize("engine", ["fake", "generation"])
+def test_ranks_that_the_engine_cannot_use_are_refused(engine: str) -> None:
+    """Nothing runs on more ranks than know what to do, or on fewer than were planned."""
+    plan = fake_plan([FakeStage(name="only", final="text", engine=engine, ranks=2)])
+    (stage,) = plan.stages
+    if engine == "fake":
+        stage = replace(stage, axes=(replace(stage.axes[0], axis="sp_ring"),))
     with pytest.raises(StartupError, match="needs `2` ranks") as caught:
-        Omni(wide)
+        Omni(replace(plan, stages=(stage,)))
     assert caught.value.stage == "only"
 
 

@@ -75,5 +75,5 @@ ENGINE: Final = EngineSpec(
     options=FakeOptions,
     params=FakeParams,
     memory=_memory,
-    factory="stagemesh.engines._fake_ranks:fake_engine",
+    factory="stagemesh.engines._fake:fake_engine",
 )

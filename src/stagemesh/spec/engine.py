@@ -11,7 +11,8 @@ ever spins. `step` may block for one model step, never for work.
 Where the runtime owns the ranks of a replica, each of them holds an engine, and all are asked the
 same in the same order: `add`, `append`, `pause`, `resume` and `cancel` when rank 0 has been,
 `load`, `step` and `call` at once, so that collectives belong into these three alone. Outputs are
-taken from rank 0. What raises in `load` or `step` ends the replica: others would wait for ever.
+taken from rank 0. What raises in `load` or `step`, or in `call` but for `KeyError`, ends the
+replica, because others may wait for ever; so does what raises at one rank and not at another.
 """
 
 from __future__ import annotations

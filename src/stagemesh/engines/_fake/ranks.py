@@ -15,7 +15,7 @@ from dataclasses import replace
 from struct import Struct as Layout
 from typing import Final
 
-from stagemesh.engines._fake import FakeEngine
+from stagemesh.engines._fake.engine import FakeEngine
 from stagemesh.spec.engine import Engine, EngineContext, EngineOutput, EngineRequest, Rendezvous
 from stagemesh.spec.payload import Buffer, MetaValue, Payload
 

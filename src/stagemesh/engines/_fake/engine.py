@@ -1,4 +1,4 @@
-"""The running half of the `fake` engine: counts steps, computes nothing, needs nothing but Python.
+"""The `fake` engine on one rank: counts steps, computes nothing, needs nothing but Python.
 
 An echo gives back the text and the buffers of its input. A programmed output `i` has the text of
 all inputs followed by `#i`, and `output_bytes` bytes of the value `i` in the buffer `data`. The

@@ -26,6 +26,7 @@ MASTER = "--omni-master-address h --omni-master-port 1"
         "--omni-dp-size-local 1",
         "--api-server-count 1",
         "--worker-backend ray --ray-address auto",
+        f"--worker-backend ray {MASTER} --omni-token-file token",
         "--worker-backend multi_process --no-headless",
         "-oma h -omp 65535",
         "--omni-heartbeat-timeout 0.5 --stage-init-timeout 1 --init-timeout 1",
@@ -91,7 +92,9 @@ def test_an_option_that_means_nothing_alone_says_what_it_needs(
     ("line", "one", "other"),
     [
         (f"--headless --stage-id 0 {MASTER} --api-server-count 1", "--headless", None),
-        (f"--headless --stage-id 0 {MASTER} --worker-backend ray", "--headless", None),
+        (f"--stage-id 0 {MASTER} --worker-backend ray", "--stage-id", None),
+        (f"--stage-id none {MASTER} --worker-backend ray", "--stage-id", None),
+        (f"--headless --stage-id 0 {MASTER} --worker-backend ray", "--stage-id", None),
         (f"--headless {MASTER} --stage-id none", "--headless", None),
         ("--api-server-count 2 --worker-backend ray", "--api-server-count", None),
         ("--api-server-count 2 -oma h", "--api-server-count", None),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from stagemesh.config.launch import LaunchOptions, given_options
+from stagemesh.plan.launch import ray_reasons
+from stagemesh.plan.place import Placement
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.plan.saved import open_saved
+from stagemesh.plan.values import DevicesPlan
 from tests.config.flagged import CATALOG, HOST, codes_of, made_from, planned
 
 MASTER = "--omni-master-address h --omni-master-port 1"
@@ -34,7 +38,7 @@ OPTIONS = {
     "init_timeout": "--init-timeout 3",
     "shutdown_timeout": "--shutdown-timeout 3",
 }
-IDLE = ("worker_backend", "ray_address", "omni_heartbeat_timeout")
+IDLE = ("omni_heartbeat_timeout",)
 """Options on which nothing acts yet."""
 
 
@@ -58,6 +62,40 @@ def test_an_option_of_several_starts_means_nothing_to_one_that_is_alone(tmp_path
         assert f"nothing comes of `{flag}` without `--stage-id`" in alone
     several = planned(made_from(tmp_path, f"--stage-id 1 {MASTER}")).not_runnable
     assert not [reason for reason in several if "--" in reason]
+
+
+def test_a_start_by_ray_acts_on_what_others_are_told(tmp_path: Path) -> None:
+    """Where its processes find it, and what they say to get in."""
+    line = f"--worker-backend ray {MASTER} --omni-token-file t --omni-tls-cert c --omni-tls-key k"
+    plan = planned(made_from(tmp_path, f"{line} --omni-tls-ca a --omni-heartbeat-timeout 3"))
+    assert [reason for reason in plan.not_runnable if "--" in reason] == [
+        "the runtime does not act on `--omni-heartbeat-timeout` yet"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("places", "backend", "said"),
+    [
+        ({0: ((0, 1),), 1: ((2,), (3,))}, "ray", []),
+        ({0: ((0,), (1,)), 1: ((0,), (1,))}, "ray", []),
+        (
+            {0: ((0, 1),), 1: ((1,), (0,))},
+            "ray",
+            ["Ray gives no part of several devices, and `a` and `b` share some"],
+        ),
+        ({0: ((0, 1),), 1: ((1,), (0,))}, "multi_process", []),
+    ],
+)
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_devices_that_are_shared_by_ray_are_single_ones(
+    places: Mapping[int, tuple[tuple[int, ...], ...]], backend: str, said: list[str], kind: str
+) -> None:
+    """Of several at once it gives no parts; a slot of a CPU is no device to it."""
+    devices = DevicesPlan(kind=kind, count=4, memory_bytes=None, imaginary=False)
+    options = LaunchOptions(worker_backend=backend)  # type: ignore[arg-type]  # one of both
+    placement = Placement(replicas=places, devices=devices)
+    found = list(ray_reasons(options, placement, {0: "a", 1: "b"}))
+    assert found == (said if kind == "cuda" else [])
 
 
 def test_an_option_that_says_what_happens_anyway_is_in_effect(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ _EXCLUDES: Final = (
         at_default=True,
     ),
     _Excludes(
-        option="headless",
+        option="stage_id",
         other="worker_backend",
         help="Ray starts the processes on other hosts itself; leave one of them out",
     ),

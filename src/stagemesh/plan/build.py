@@ -15,7 +15,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.kernels import with_one_spelling
-from stagemesh.plan.launch import launch_options, launch_reasons
+from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.place import DeviceIds, Placement, Wish, place
@@ -110,6 +110,7 @@ def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleCont
 def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Report) -> Plan:
     """Write everything down."""
     placement, launch = context.placement, launch_options(context.settings.launch)
+    names = {draft.stage_id: draft.stage.model_stage for draft in context.drafts}
     return Plan(
         pipeline=context.pipeline.model_type,
         checkpoint=request.checkpoint,
@@ -125,7 +126,11 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
             for draft in context.drafts
         ),
         edges=context.edges,
-        not_runnable=(*reasons(context, ruled), *launch_reasons(launch)),
+        not_runnable=(
+            *reasons(context, ruled),
+            *launch_reasons(launch),
+            *ray_reasons(launch, placement, names),
+        ),
         skipped_checks=report.skipped,
         launch=launch,
         values=given_values(context.pipeline, context.settings, context.edges),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from stagemesh.config.launch import NO_STAGE, LaunchOptions, given_options
 from stagemesh.config.launch_rules import flag_name
 from stagemesh.config.settings import Sourced
+from stagemesh.plan.place import Placement
 from stagemesh.plan.values import Plan
 
+_CPU_KIND: Final = "cpu"
 _ELSEWHERE: Final = frozenset(
     {
         "api_server_count",
@@ -35,6 +37,19 @@ _OF_SEVERAL_STARTS: Final = frozenset(
     }
 )
 """Options that the runtime acts on where a start is one of several."""
+_BY_RAY: Final = frozenset(
+    {
+        "omni_master_address",
+        "omni_master_port",
+        "omni_tls_ca",
+        "omni_tls_cert",
+        "omni_tls_key",
+        "omni_token_file",
+        "ray_address",
+        "worker_backend",
+    }
+)
+"""Options that it acts on where Ray starts the stages."""
 
 
 def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
@@ -45,12 +60,34 @@ def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
 
 def launch_reasons(options: LaunchOptions) -> Iterator[str]:
     """Say which options nothing acts on: not yet, or not in a start that is alone."""
+    effective = _ELSEWHERE | (_BY_RAY if options.worker_backend == "ray" else frozenset())
     for name in given_options(options):
-        if name in _OF_SEVERAL_STARTS:
-            if options.stage_id is None:
-                yield f"nothing comes of `{flag_name(name)}` without `{flag_name('stage_id')}`"
-        elif name not in _ELSEWHERE:
+        if name in effective:
+            continue
+        if name not in _OF_SEVERAL_STARTS:
             yield f"the runtime does not act on `{flag_name(name)}` yet"
+        elif options.stage_id is None:
+            yield f"nothing comes of `{flag_name(name)}` without `{flag_name('stage_id')}`"
+
+
+def ray_reasons(
+    options: LaunchOptions, placement: Placement, names: Mapping[int, str]
+) -> Iterator[str]:
+    """Say which stages share devices in a way that Ray cannot keep: it parts single ones alone."""
+    if options.worker_backend != "ray" or placement.devices.kind == _CPU_KIND:
+        return
+    holders: dict[int, list[tuple[str, int]]] = {}
+    for stage_id, replicas in placement.replicas.items():
+        for devices in replicas:
+            for device in devices:
+                holders.setdefault(device, []).append((names[stage_id], len(devices)))
+    shared = (held for held in holders.values() if len(held) > 1 and max(n for _, n in held) > 1)
+    for stages in dict.fromkeys(" and ".join(dict.fromkeys(_told(held))) for held in shared):
+        yield f"Ray gives no part of several devices, and {stages} share some"
+
+
+def _told(held: Iterable[tuple[str, int]]) -> Iterator[str]:
+    return (f"`{name}`" for name, _ in held)
 
 
 def launch_lines(plan: Plan) -> Iterator[str]:

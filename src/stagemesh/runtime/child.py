@@ -133,11 +133,13 @@ def _spawn(
         stderr=subprocess.STDOUT,
         bufsize=0,
         process_group=0,
-        env={**inherited, **environment, "PYTHONPATH": _search_path()},
+        env={**inherited, **environment, "PYTHONPATH": _search_path(environment)},
     )
 
 
-def _search_path() -> str:
-    """Where this process finds modules, so that stages find the same ones, plug-ins included."""
+def _search_path(environment: Mapping[str, str]) -> str:
+    """Where a stage finds modules: our own first, then where it says, then as this process does."""
     own = str(Path(stagemesh.__file__).parent.parent)
-    return os.pathsep.join(dict.fromkeys([own, *(path or str(Path.cwd()) for path in sys.path)]))
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    ours = (path or str(Path.cwd()) for path in sys.path)
+    return os.pathsep.join(dict.fromkeys([own, *filter(None, given), *ours]))

@@ -38,6 +38,10 @@ class Dialogue:
         self._meets[up.stage, up.replica, up.incarnation] = met
         return met
 
+    def forget(self, up: PeerUp) -> None:
+        """The peer has ended: it is not going to say that it knows it."""
+        _settle(self._meets.pop((up.stage, up.replica, up.incarnation), None))
+
     def hear(self, message: Message, attached: Attached) -> None:
         """Take in what it says; raises `ProtocolError` for what it must not."""
         match message:

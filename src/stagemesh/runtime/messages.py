@@ -5,7 +5,7 @@ byte), the length of the bulk behind it (8 bytes), the message in MessagePack, a
 Whatever does not decode to exactly one of these types is a `ProtocolError`, which ends the stream
 it came on.
 
-supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes Kill to one elsewhere
+supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes PeerGone Kill elsewhere
 supervisor -> rank    Setup Meeting Feed Ping; Meeting Feed to rank 0, which is the stage itself
 stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
 rank -> supervisor    Fatal Pong
@@ -209,6 +209,12 @@ class PeerComes(_Wire, frozen=True, kw_only=True, tag=21):
     link: _Count
 
 
+class PeerGone(_Wire, frozen=True, kw_only=True, tag=24):
+    """The stream of that number does not come: the other end of it has ended."""
+
+    link: _Count
+
+
 class Kill(_Wire, frozen=True, kw_only=True, tag=23):
     """End the process of a replica elsewhere at once; answered by `Gone`."""
 
@@ -268,7 +274,7 @@ Terminal: TypeAlias = Finished | Failed | Cancelled
 """The last thing that a stage says about a request, exactly once."""
 _Ranks: TypeAlias = Meeting | Feed
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
-_Elsewhere: TypeAlias = PeerAt | PeerComes | Kill | Gone
+_Elsewhere: TypeAlias = PeerAt | PeerComes | PeerGone | Kill | Gone
 _Work: TypeAlias = Submit | Cancel | Progress | Terminal | Chunk | Ack
 Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
 """Everything that can be said."""

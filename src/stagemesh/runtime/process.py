@@ -109,6 +109,10 @@ class Party:
 class Launcher(Protocol):
     """Starts processes, and makes streams between them."""
 
+    async def open(self) -> None:
+        """Prepare, before anything is started; raises `StartupError`."""
+        ...
+
     def start(self, start: Start) -> Process:
         """Start a process, or take one that somebody else starts; raises `StartupError`."""
         ...

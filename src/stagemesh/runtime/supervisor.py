@@ -93,7 +93,7 @@ class Supervisor:
         """
         self._deadline_s = deadline_s
         try:
-            _check_ranks(self._crew.plan)
+            await self._prepare()
             members = self._crew.enlist()
             callers = await self._crew.bring_up(members, deadline_s)
         except BaseException:
@@ -166,6 +166,12 @@ class Supervisor:
         member = self._crew.members.get(where)
         if member is not None and member.process is not None:
             member.process.lost(reason)
+
+    async def _prepare(self) -> None:
+        _check_ranks(self._crew.plan)
+        await self._launcher.open()
+        if self._stopping:
+            raise ClosedError("the system was closed")
 
     @property
     def _told(self) -> Frontends:

@@ -107,6 +107,9 @@ def test_variables_that_ray_keeps_apart_are_warned_of(toy: Toy, name: str) -> No
     assert toy.found(listed({**env, FIELD: "ray"})) == [
         f"PL102?: `{name}` in `env` of `s0` is not sent to Ray's workers"
     ]
+    by_ray = replace(toy, launch={"worker_backend": "ray"})
+    assert by_ray.found(listed(env)) == toy.found(listed({**env, FIELD: "ray"}))
+    assert replace(toy, launch={"worker_backend": "multi_process"}).found(listed(env)) == []
     assert toy.found(listed(env)) == []
 
 

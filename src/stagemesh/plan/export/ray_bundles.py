@@ -9,11 +9,12 @@ plan decides beside that is listed under `cannot_express`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.export.launch_words import launch_words
 from stagemesh.plan.export.stage_fields import device_list
+from stagemesh.plan.sharing import sharing
 from stagemesh.plan.values import Plan
 
 _CPU_KIND = "cpu"
@@ -26,8 +27,7 @@ def ray_bundles(plan: Plan, _catalog: Catalog) -> str:
     """
     gpus: dict[str, float] = {} if plan.devices.kind == _CPU_KIND else {"GPU": 1}
     groups = []
-    for devices in _components(plan):
-        ranks = [devices[device] for device in sorted(devices)]
+    for ranks in _ranks(plan):
         replicas = sorted({rank.rpartition(".")[0] for held in ranks for rank in held})
         groups.append(
             {
@@ -65,20 +65,12 @@ def _unsaid(plan: Plan) -> Iterator[str]:
     yield "engines with arguments, axes, edges, sessions: `-o plan.json` without `--as` saves them"
 
 
-def _components(plan: Plan) -> list[Mapping[int, list[str]]]:
-    """Replicas that share devices, directly or through others, as ranks by device."""
-    found: list[dict[int, list[str]]] = []
-    for stage in plan.stages:
-        for replica in stage.replicas:
-            own = {
-                rank.device: [f"{stage.name}[{replica.index}].{rank.rank}"]
-                for rank in replica.ranks
-            }
-            touching = [group for group in found if group.keys() & own.keys()]
-            found = [group for group in found if group not in touching]
-            merged: dict[int, list[str]] = {}
-            for group in (*touching, own):
-                for device, ranks in group.items():
-                    merged.setdefault(device, []).extend(ranks)
-            found.append(merged)
-    return sorted(found, key=min)
+def _ranks(plan: Plan) -> Iterator[list[list[str]]]:
+    """The ranks on each device of each group, by name."""
+    replicas = (
+        (f"{stage.name}[{replica.index}]", replica)
+        for stage in plan.stages
+        for replica in stage.replicas
+    )
+    for group in sharing(replicas):
+        yield [[f"{name}.{rank.rank}" for name, rank in group[device]] for device in sorted(group)]

@@ -40,11 +40,13 @@ RAY_EXCLUDED: Final = re.compile(
 def executor(context: RuleContext) -> Ruling:
     """Decide the executor of every stage."""
     chosen = {draft.stage_id: executor_of(draft) for draft in context.drafts}
+    backend = context.launch("worker_backend")
+    is_all_by_ray = backend is not None and backend.value == "ray"
     found: list[Diagnostic] = []
     for draft in context.drafts:
         found += _unsupported(context, draft)
         found += _visible(context, draft)
-        if chosen[draft.stage_id] == "ray":
+        if is_all_by_ray or chosen[draft.stage_id] == "ray":
             found += _not_forwarded(context, draft)
     return Ruling(diagnostics=tuple(found), executors=chosen)
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.launchers.head import HeadLauncher
+from stagemesh.runtime.launchers.head import Entrance, HeadLauncher
 from stagemesh.runtime.launchers.local import LocalLauncher
+from stagemesh.runtime.launchers.ray import RayLauncher
+from stagemesh.runtime.launchers.ray_cluster import load_ray
 from stagemesh.runtime.process import Launcher
 
 
 def launcher_of(plan: Plan) -> Launcher:
-    """Return the launcher; needs a running loop. Raises what `HeadLauncher` raises."""
-    return LocalLauncher() if plan.launch.stage_id is None else HeadLauncher(plan)
+    """Return the launcher; needs a running loop.
+
+    Raises what `HeadLauncher` and its `Entrance` raise, and `StartupError` without Ray where it is
+    asked for.
+    """
+    if plan.launch.worker_backend == "ray":
+        return RayLauncher(plan, load_ray())
+    if plan.launch.stage_id is None:
+        return LocalLauncher()
+    return HeadLauncher(plan, Entrance.of(plan.launch))

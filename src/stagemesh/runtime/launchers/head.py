@@ -15,18 +15,18 @@ import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from stagemesh.config.launch import NO_STAGE
+from stagemesh.config.launch import NO_STAGE, LaunchOptions
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.fingerprint import fingerprint
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.launchers.local import CALLER_UP, LocalLauncher, StageProcess
-from stagemesh.runtime.launchers.remote import RemoteProcess
+from stagemesh.runtime.launchers.remote import Inquest, RemoteProcess
 from stagemesh.runtime.messages import PeerAt, PeerComes, PeerUp
 from stagemesh.runtime.process import Launcher, Party, Process, Start
 from stagemesh.runtime.transport.door import Door, listen
 from stagemesh.runtime.transport.handshake import ANY_REPLICA, Guest, Hello, Verdict
 from stagemesh.runtime.transport.tls import TlsFiles, secured, tls_context
-from stagemesh.runtime.transport.token import check_bind, read_secret
+from stagemesh.runtime.transport.token import Secret, check_bind, read_secret
 from stagemesh.spec.frozen import frozen
 
 REPORT_S: Final = 5.0
@@ -34,21 +34,39 @@ REPORT_S: Final = 5.0
 _log: Final = logging.getLogger(__name__)
 
 
-class HeadLauncher(Launcher):
-    """Starts what runs here, and takes in what other starts bring."""
+@frozen
+class Entrance:
+    """Where a head listens, and whom it lets in."""
 
-    def __init__(self, plan: Plan) -> None:
-        """Listen where the plan says; needs a running loop.
+    address: str
+    """The address."""
+    port: int
+    """The port; 0 for any that is free."""
+    secret: Secret
+    """What others must know."""
 
-        Raises `DiagnosticError` when that is not allowed, and `StartupError` when it fails.
-        """
-        launch = plan.launch
+    @classmethod
+    def of(cls, launch: LaunchOptions) -> Entrance:
+        """As a start says it; raises `DiagnosticError` when it may not listen there."""
         assert launch.omni_master_address is not None, "`--stage-id` needs it"
         assert launch.omni_master_port is not None, "`--stage-id` needs it"
         secret = read_secret(launch)
         address, is_insecure = launch.omni_master_address, launch.insecure_no_token
         if found := check_bind(address, secret, is_insecure=is_insecure):
             raise DiagnosticError(found)
+        return cls(address=address, port=launch.omni_master_port, secret=secret)
+
+
+class HeadLauncher(Launcher):
+    """Starts what runs here, and takes in what other starts bring."""
+
+    def __init__(self, plan: Plan, entrance: Entrance) -> None:
+        """Listen there; needs a running loop.
+
+        Raises `DiagnosticError` when certificates cannot be used, and `StartupError` when nobody
+        can listen there.
+        """
+        launch = plan.launch
         self._files = TlsFiles.of(launch)
         if self._files is not None:
             tls_context(self._files, is_acceptor=True)
@@ -60,7 +78,7 @@ class HeadLauncher(Launcher):
         self._links: dict[int, _Coming] = {}
         self._works: set[asyncio.Task[None]] = set()
         self._door = Door(
-            listen(address, launch.omni_master_port), secret, self._judge, self._come_in
+            listen(entrance.address, entrance.port), entrance.secret, self._judge, self._come_in
         )
         self._timer = self._loop.call_later(REPORT_S, self._report)
 
@@ -69,11 +87,18 @@ class HeadLauncher(Launcher):
         """Where it listens."""
         return self._door.port
 
+    async def open(self) -> None:
+        """It listens already."""
+
     def start(self, start: Start) -> Process:
         """Start a process here, or make a seat for one from elsewhere."""
         if self._runs(start):
             return self._local.start(start)
-        seat = RemoteProcess(start)
+        return self.seat(start)
+
+    def seat(self, start: Start, inquest: Inquest | None = None) -> RemoteProcess:
+        """Make a seat for a process that comes from elsewhere."""
+        seat = RemoteProcess(start, inquest)
         self._seats = [other for other in self._seats if other.alive]
         self._seats.append(seat)
         return seat
@@ -115,8 +140,10 @@ class HeadLauncher(Launcher):
     def _judge(self, hello: Hello) -> Verdict:
         """Decide about somebody who knows the token."""
         if hello.role == "link":
-            is_expected = hello.link in self._links
-            return Verdict(reason=None if is_expected else "nobody expects this stream")
+            if hello.link in self._links:
+                return Verdict()
+            # Its other end has ended, of which it is about to be told: no reason to fail.
+            return Verdict(reason="nobody expects this stream", again=True)
         if all(stage.stage_id != hello.stage for stage in self._plan.stages):
             return Verdict(reason=f"the model has no stage `{hello.stage}`")
         if hello.fingerprint != self._fingerprint:
@@ -189,7 +216,7 @@ class HeadLauncher(Launcher):
         finally:
             if not coming.cancel():
                 coming.result().close()  # which is nobody's, or has been handed over
-        await met
+        await _known(link, [_End(process=far, up=up, met=met)], process, far)
 
     async def _between(
         self, up: PeerUp, door: RemoteProcess, far_up: PeerUp, far: RemoteProcess
@@ -199,13 +226,15 @@ class HeadLauncher(Launcher):
         comes = PeerComes(
             stage=far_up.stage, replica=far_up.replica, incarnation=far_up.incarnation, link=link
         )
-        met = door.meet(far_up, comes)
-        waits: set[asyncio.Future[Hello] | asyncio.Future[str]] = {door.seated, door.exited}
+        ends = [_End(process=door, up=far_up, met=door.meet(far_up, comes))]
+        waits: set[asyncio.Future[Hello] | asyncio.Future[str]] = {door.seated}
+        waits |= {door.exited, far.exited}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if door.seated.done() and not door.seated.cancelled():
+        if door.has_come and door.alive:
             hello = door.seated.result()
-            await far.meet(up, _at(up, link, hello.address, hello.port))
-        await met
+            met = far.meet(up, _at(up, link, hello.address, hello.port))
+            ends.append(_End(process=far, up=up, met=met))
+        await _known(link, ends, door, far)
 
     def _marked(self, up: PeerUp) -> PeerUp:
         is_plain = self._files is None
@@ -250,6 +279,29 @@ async def _called(
 ) -> None:
     await _until(ours, process)
     await met
+
+
+@frozen
+class _End:
+    """An end of a stream between starts."""
+
+    process: RemoteProcess
+    """Whose it is."""
+    up: PeerUp
+    """Whom it is told of."""
+    met: asyncio.Future[None]
+    """Done once it knows the other."""
+
+
+async def _known(link: int, ends: Sequence[_End], *processes: Process) -> None:
+    """Wait until all ends know of the stream; who waits for one that has ended is told so."""
+    waits: set[asyncio.Future[None] | asyncio.Future[str]] = {end.met for end in ends}
+    waits.update(process.exited for process in processes)
+    while not all(end.met.done() for end in ends) and all(each.alive for each in processes):
+        _, waits = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        if not end.met.done():
+            end.process.give_up(end.up, link)
 
 
 async def _until(coming: asyncio.Future[socket.socket], *processes: Process) -> None:

@@ -92,6 +92,9 @@ class StageProcess:
 class LocalLauncher(Launcher):
     """Starts every stage on this host."""
 
+    async def open(self) -> None:
+        """There is nothing to prepare."""
+
     def start(self, start: Start) -> StageProcess:
         """Start a process and say what it is to be."""
         process = StageProcess(start)

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from stagemesh.errors import StagemeshError
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.child import Child
+from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.ranked import RankedChildren, start_replica
 from stagemesh.runtime.launchers.remote import gone
 from stagemesh.runtime.messages import (
@@ -24,6 +24,7 @@ from stagemesh.runtime.messages import (
     Met,
     PeerAt,
     PeerComes,
+    PeerGone,
     PeerUp,
     Ping,
     Pong,
@@ -68,12 +69,10 @@ class Site:
     """Certificates, where streams go on under TLS."""
     master: tuple[str, int]
     """Where the head listens."""
-    door: tuple[str, int]
+    gate: Gate
     """Where this start does."""
     patience_s: float
     """How long the head is looked for, and how long it may have no place for this start."""
-    links: dict[int, Callable[[socket.socket], None]]
-    """Who waits for which stream at the door."""
 
 
 class Post:
@@ -88,7 +87,7 @@ class Post:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str | None] = self._loop.create_future()
         self._reaped: asyncio.Future[None] = self._loop.create_future()
-        self._works: set[asyncio.Task[None]] = set()
+        self._dials: dict[int, asyncio.Task[None]] = {}
         self._links: set[int] = set()
         self._is_asked_to_stop = False
         self._control: Stream | None = None
@@ -136,11 +135,12 @@ class Post:
 
     async def close(self) -> None:
         """End the process and everything around it; nothing of it is left."""
-        for work in self._works:
-            work.cancel()
-        await asyncio.gather(*self._works, return_exceptions=True)
+        dials = list(self._dials.values())
+        for dial in dials:
+            dial.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
         for link in self._links:
-            self._site.links.pop(link, None)
+            self._site.gate.forget(link)
         if self._child is not None:
             self._child.kill()
             await asyncio.wait([self._reaped], timeout=_REAP_S)
@@ -150,11 +150,19 @@ class Post:
     def _on_head(self, message: Message, attached: Attached) -> None:
         assert self._child is not None, "nothing is read before the process has been started"
         match message:
-            case PeerAt():
-                self._work(self._dial(message))
+            case PeerAt(link=link):
+                dial = self._dials[link] = self._loop.create_task(self._dial(message))
+                dial.add_done_callback(lambda _dial: self._dials.pop(link, None))
             case PeerComes(link=link):
                 self._links.add(link)
-                self._site.links[link] = lambda sock: self._hand_over(message, sock, "acceptor")
+                self._site.gate.expect(
+                    link, lambda sock: self._hand_over(message, sock, "acceptor")
+                )
+            case PeerGone(link=link):
+                self._links.discard(link)
+                self._site.gate.forget(link)
+                if link in self._dials:
+                    self._dials[link].cancel()
             case Welcome() | Ping():
                 self._child.say(message)
             case Stop():
@@ -225,15 +233,10 @@ class Post:
         )
         self._child.say(up, (sock.detach(),))
 
-    def _work(self, doing: Coroutine[Any, Any, None]) -> None:
-        work = self._loop.create_task(doing)
-        self._works.add(work)
-        work.add_done_callback(self._works.discard)
-
     def _hello(
         self, role: Literal["replica", "link"], *, incarnation: int = 0, link: int = 0
     ) -> Hello:
-        address, port = self._site.door
+        address, port = self._site.gate.place
         return Hello(
             role=role,
             stage=self._site.stage.stage_id,

@@ -7,7 +7,8 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
 
 from stagemesh.runtime.dialogue import Dialogue
 from stagemesh.runtime.messages import (
@@ -17,8 +18,10 @@ from stagemesh.runtime.messages import (
     Message,
     PeerAt,
     PeerComes,
+    PeerGone,
     PeerUp,
     Ping,
+    Stop,
     wire_text,
 )
 from stagemesh.runtime.pipes import GONE_S
@@ -26,14 +29,25 @@ from stagemesh.runtime.process import Start
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.transport.handshake import Hello
 
+_SILENT: Final = "its host is gone"
+
+Inquest: TypeAlias = Callable[[], Coroutine[Any, Any, str | None]]
+"""Finds out why a process has ended; `None` when that is not to be known, and never takes long."""
+
 
 class RemoteProcess:
     """What runs elsewhere; its host ends it when the stream to it ends."""
 
     pid = None
 
-    def __init__(self, start: Start) -> None:
-        """Wait for it; what it is told meanwhile is kept."""
+    def __init__(self, start: Start, inquest: Inquest | None = None) -> None:
+        """Wait for it; what it is told meanwhile is kept.
+
+        `inquest` says why it may have ended when nobody at its host has.
+        """
+        self._inquest = inquest
+        self._asking: asyncio.Task[None] | None = None
+        self._fate: str | None = None
         self.name = str(start.who)
         self.stage = start.stage.stage_id
         self.replica = start.who.replica
@@ -63,6 +77,11 @@ class RemoteProcess:
         return self.alive and not self.seated.done()
 
     @property
+    def has_come(self) -> bool:
+        """Whether it has ever come."""
+        return self._stream is not None
+
+    @property
     def values(self) -> Mapping[str, object]:
         """What its own start has decided for its stage, once it is ready."""
         return self._dialogue.values
@@ -77,9 +96,11 @@ class RemoteProcess:
         self.seated.set_result(hello)
 
     def say(self, message: Message) -> None:
-        """Send a message, or keep it until somebody has come."""
+        """Send a message, or keep it until somebody has come, who must not if he is to stop."""
         if self._stream is not None:
             self._stream.send(message)
+        elif isinstance(message, Stop):
+            self._loop.call_soon(self._withdraw)
         elif self.alive:
             self._kept.append(message)
 
@@ -91,6 +112,11 @@ class RemoteProcess:
         else:
             self._dialogue.over()
         return met
+
+    def give_up(self, up: PeerUp, link: int) -> None:
+        """It waits for no stream of a peer that has ended."""
+        self.say(PeerGone(link=link))
+        self._dialogue.forget(up)
 
     def ping(self) -> None:
         """Ask how it is; unanswered questions are not repeated."""
@@ -116,6 +142,11 @@ class RemoteProcess:
         """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
         if self._dialogue.fatal is None:
             self._dialogue.fatal = reason
+        self._have_ended()
+
+    def dead(self, fate: str) -> None:
+        """Whoever starts it knows that it has ended, or never comes, and how."""
+        self._fate = fate
         self._have_ended()
 
     def last_words(self) -> str:
@@ -144,7 +175,7 @@ class RemoteProcess:
 
     def _withdraw(self) -> None:
         if self._stream is None and self.alive:
-            self._over("was not waited for any longer")
+            self._over(self._fate or "was not waited for any longer")
 
     def _ended(self, reason: str | None) -> None:
         """The stream has ended, which is the end of it."""
@@ -154,8 +185,19 @@ class RemoteProcess:
             self._dialogue.fatal = reason
         if self._dialogue.fatal is not None:
             self._over(f"failed: {self._dialogue.fatal}")
+        elif self._gone is not None:
+            self._over(self._gone.reason)
+        elif self._inquest is None or self._fate is not None:
+            self._over(self._fate or _SILENT)
         else:
-            self._over("its host is gone" if self._gone is None else self._gone.reason)
+            self._asking = self._loop.create_task(self._ask(self._inquest))
+
+    async def _ask(self, inquest: Inquest) -> None:
+        found = _SILENT
+        try:
+            found = await inquest() or _SILENT
+        finally:
+            self._over(found)
 
     def _over(self, reason: str) -> None:
         if self._patience is not None:

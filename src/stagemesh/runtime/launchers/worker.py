@@ -14,7 +14,6 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Callable
 from typing import Final
 
 from stagemesh.config.launch import NO_STAGE
@@ -23,10 +22,9 @@ from stagemesh.plan.fingerprint import fingerprint
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.checks import check_executable
+from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.post import NoHeadError, Post, Site
 from stagemesh.runtime.replica import policy_of
-from stagemesh.runtime.transport.door import Door, listen
-from stagemesh.runtime.transport.handshake import Guest, Hello, Verdict
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
 from stagemesh.runtime.transport.token import check_bind, read_secret
 
@@ -57,7 +55,6 @@ class Worker:
         self._address = launch.omni_replica_address or _way_to(*self._master)
         if bare := check_bind(self._address, self._secret, is_insecure=launch.insecure_no_token):
             raise DiagnosticError(bare)
-        self._links: dict[int, Callable[[socket.socket], None]] = {}
 
     async def run(self) -> None:
         """Run until the head has asked all replicas to stop.
@@ -65,7 +62,7 @@ class Worker:
         Raises `StartupError` when the head does not take one or is gone, or when a replica has
         died too often. Nothing is left running then, nor when it is cancelled.
         """
-        door = Door(listen(self._address, 0), self._secret, self._judge, self._come_in)
+        gate = Gate(self._address, self._secret)
         site = Site(
             stage=self._stage,
             saved_plan=to_json(self._plan),
@@ -73,9 +70,8 @@ class Worker:
             secret=self._secret,
             files=self._files,
             master=self._master,
-            door=(self._address, door.port),
+            gate=gate,
             patience_s=float(self._plan.launch.init_timeout),
-            links=self._links,
         )
         try:
             async with asyncio.TaskGroup() as group:
@@ -84,7 +80,7 @@ class Worker:
         except* StagemeshError as failures:
             raise failures.exceptions[0] from None
         finally:
-            await door.close()
+            await gate.close()
 
     async def _keep(self, site: Site, index: int) -> None:
         """Run one replica, again and again as its policy allows, until it is asked to stop."""
@@ -108,19 +104,6 @@ class Worker:
                 raise StartupError(f"{post.who} stays down: it {why}", stage=self._stage.name)
             _log.warning("%s %s; it comes back in %.1f s", post.who, why, delay)
             await asyncio.sleep(delay)
-
-    def _judge(self, hello: Hello) -> Verdict:
-        """Only streams that the head has told of come in; it may not have done so yet."""
-        if hello.role == "link" and hello.link in self._links:
-            return Verdict()
-        return Verdict(reason="nobody expects this stream", again=True)
-
-    def _come_in(self, guest: Guest) -> None:
-        take = self._links.pop(guest.hello.link, None)
-        if take is None:
-            guest.sock.close()
-        else:
-            take(guest.sock)
 
 
 async def run_headless(plan: Plan) -> None:

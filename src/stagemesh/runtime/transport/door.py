@@ -61,7 +61,9 @@ class Door:
         return port
 
     async def close(self) -> None:
-        """Let nobody in any more; streams that are in stay."""
+        """Let nobody in any more; streams that are in stay. Calling it again does nothing."""
+        if self._listener.fileno() < 0:
+            return
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listener)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -83,6 +83,12 @@ def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+async def all_gone(pids: Sequence[int]) -> None:
+    """Wait until none of these processes is left."""
+    for pid in pids:
+        await asyncio.to_thread(wait_for_exit, pid)
+
+
 def said(result: OmniResult) -> list[tuple[object, bytes]]:
     """Text and bytes of everything that the last stage has said."""
     return [
@@ -151,7 +157,7 @@ def test_the_death_of_a_rank_ends_its_replica_and_nothing_else(
             other = asyncio.ensure_future(omni.run("other", sampling_params=long))
         os.kill(pids[rank], signal.SIGKILL)
         began = time.monotonic()
-        await asyncio.to_thread(lambda: [wait_for_exit(pid) for pid in pids])
+        await all_gone(pids)
         assert time.monotonic() - began < END_S
         if doomed:
             done, left = await asyncio.wait(doomed, return_when=asyncio.FIRST_COMPLETED)
@@ -267,7 +273,7 @@ def test_a_rank_that_stops_answering_is_found_and_named(
             os.kill(pids[rank], signal.SIGSTOP)
             with pytest.raises(StageFailedError, match=f"rank `{rank}` has not answered for"):
                 await started.omni.run("x")
-            await asyncio.to_thread(lambda: [wait_for_exit(pid) for pid in pids])
+            await all_gone(pids)
             await started.until_serving()
             assert (await started.omni.run("x")).text == "x#0x#1x#2"
 

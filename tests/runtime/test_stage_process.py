@@ -111,6 +111,6 @@ def test_secrets_do_not_reach_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "a secret of some length")
     one, other = socket.socketpair()
     with one, other:
-        child._spawn(one, {"TEST_OWN": "1"})
+        child._spawn("stage_main", one, {"TEST_OWN": "1"})
     assert {"TEST_OTHER", "TEST_OWN", "PYTHONPATH"} <= set(seen["env"])
     assert not {TOKEN, API_KEY} & set(seen["env"])

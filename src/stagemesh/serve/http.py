@@ -34,6 +34,7 @@ from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve import forms
 from stagemesh.serve.forms import GenerateForm, Json
 from stagemesh.serve.metrics import Metrics
+from stagemesh.serve.spans import continued
 from stagemesh.serve.state import can_serve, health_form
 
 _JSON: Final = "application/json"
@@ -88,13 +89,14 @@ class Api:
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         form = forms.read(await request.read(), GenerateForm)
         news: asyncio.Queue[StageProgress] = asyncio.Queue()
-        running = self._omni.submit(
-            forms.prompt_of(form),
-            sampling_params=form.sampling_params,
-            request_id=form.request_id,
-            timeout_s=form.timeout_s,
-            on_progress=news.put_nowait if form.stream and form.progress else None,
-        )
+        with continued(request.headers):
+            running = self._omni.submit(
+                forms.prompt_of(form),
+                sampling_params=form.sampling_params,
+                request_id=form.request_id,
+                timeout_s=form.timeout_s,
+                on_progress=news.put_nowait if form.stream and form.progress else None,
+            )
         try:
             if form.stream:
                 return await _streamed(request, running, news)

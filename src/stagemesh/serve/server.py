@@ -22,6 +22,7 @@ from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.control import Control
 from stagemesh.serve.http import Api
 from stagemesh.serve.sockets import control_path, listen_at, listen_on
+from stagemesh.serve.spans import Spans
 from stagemesh.spec.frozen import frozen
 
 _log: Final = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Server:
     def __init__(self, plan: Plan, options: ServeOptions) -> None:
         """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
         self._omni = AsyncOmni(plan)
+        self._omni.observers.add(Spans(plan.pipeline))
         self._options = options
         self._stop = asyncio.Event()
         self._runners: list[web.AppRunner] = []

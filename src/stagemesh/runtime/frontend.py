@@ -152,10 +152,11 @@ class Frontend:
             del self._peers[where]
             peer.close()
         actions = self._left(where, reason)
-        now = self._loop.time()
-        self._observers.died(self._seat(where), reason, now - self._signs.pop(where, now))
+        seat, now = self._seat(where), self._loop.time()
+        self._observers.died(seat, reason, now - self._signs.pop(where, now))
         if not any(isinstance(action, Ended) and action.stage is not None for action in actions):
-            _log.warning("%s", reason)  # no request tells of it
+            told = {"stage": seat.stage, "replica": seat.replica}
+            _log.warning("%s", reason, extra=told)  # no request tells of it
 
     def expel(self, where: ReplicaId) -> None:
         """A replica leaves, and has had its time: what is still bound to it is cancelled."""

@@ -10,6 +10,7 @@ Memory that has run out twice in a row does not come back by itself: that ends t
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from stagemesh.runtime.checks import payload_flaws
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
 from stagemesh.runtime.load import LoopCount
 from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal, wire_text
+from stagemesh.runtime.request_lines import about
 from stagemesh.spec.bridge import Bridge, BridgeFactory
 from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind
 from stagemesh.spec.frozen import frozen
@@ -201,6 +203,7 @@ class StageLoop:
             self._check_memory(error)
             _print_exc()
             for live in list(self._live.values()):
+                _print(about(live.key.rid, f"failed with that: {type(error).__name__}: {error}"))
                 self._drop(live, _failure(live.key, error))
             return
         self._count.steps.add(time.monotonic() - began)
@@ -221,7 +224,7 @@ class StageLoop:
         try:
             work()
         except Exception as error:  # noqa: BLE001  the edge of a request: engines and bridges are foreign code
-            _print_exc()
+            _print_exc(key.rid)
             live = self._live.get(key.rid)
             if live is not None:
                 self._drop(live, _failure(key, error))
@@ -281,9 +284,14 @@ class StageLoop:
         self._emissions.append(Over(terminal=terminal))
 
 
-def _print_exc() -> None:
+def _print_exc(request: str | None = None) -> None:
+    text = traceback.format_exc()
+    _print(text if request is None else about(request, text))
+
+
+def _print(text: str) -> None:
     with contextlib.suppress(OSError):  # nobody reads, or the disk is full: no reason to end
-        traceback.print_exc()
+        sys.stderr.write(text)
 
 
 def is_out_of_memory(error: Exception) -> bool:

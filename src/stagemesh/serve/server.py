@@ -18,6 +18,7 @@ from aiohttp import web
 
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.control import Control
 from stagemesh.serve.http import Api
@@ -65,6 +66,11 @@ class Server:
         self._stop = asyncio.Event()
         self._runners: list[web.AppRunner] = []
         self._control: Path | None = None
+
+    @property
+    def observers(self) -> Observers:
+        """Who hears of what happens."""
+        return self._omni.observers
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until `stop`; everything that was started is stopped when this returns.

@@ -38,4 +38,4 @@ class Pulse:
             self._waits = False
             self.missed = 0
             self.step_s = step_s
-            self.trail.heard(load, monotonic())
+        self.trail.heard(load, monotonic())

@@ -23,6 +23,7 @@ from stagemesh.runtime.telemetry import Observer, Outcome, StageMarks
 
 _CALLER: Final = Seat(stage="caller", replica=0)
 _MICROSECONDS: Final = 1e6
+_HOP_PHASES: Final = ("b", "e", "s", "f")
 
 Event: TypeAlias = dict[str, object]
 
@@ -119,7 +120,7 @@ class Timeline(Observer):
         if (row, thread) not in self._named:
             self._named.add((row, thread))
             self._name("thread_name", row, thread, request)
-        category = "hop" if event["ph"] in "besf" else "request"
+        category = "hop" if event["ph"] in _HOP_PHASES else "request"
         place = {"ts": _microseconds(at), "pid": row, "tid": thread, "cat": category}
         self._events.append({**event, **place})
 

@@ -136,12 +136,14 @@ def _transfers(
 
 
 def _family(metric: Metric) -> _Family:
-    kinds = {
-        Kind.COUNTER: CounterMetricFamily,
-        Kind.GAUGE: GaugeMetricFamily,
-        Kind.HISTOGRAM: HistogramMetricFamily,
-    }
-    return kinds[metric.kind](f"{PREFIX}{metric.name}", metric.doc, labels=metric.labels)
+    name = f"{PREFIX}{metric.name}"
+    match metric.kind:
+        case Kind.COUNTER:
+            return CounterMetricFamily(name, metric.doc, labels=metric.labels)
+        case Kind.GAUGE:
+            return GaugeMetricFamily(name, metric.doc, labels=metric.labels)
+        case Kind.HISTOGRAM:
+            return HistogramMetricFamily(name, metric.doc, labels=metric.labels)
 
 
 def _add(family: _Family, labels: Labels, value: Value) -> None:

@@ -201,7 +201,7 @@ class Hop(_Wire, frozen=True, kw_only=True):
     taken: float
 
 
-class Marks(_Wire, frozen=True, kw_only=True, tag=40):
+class Marks(_Wire, frozen=True, kw_only=True, tag=45):
     """What became of a traced request in a stage, by its clock; said before its terminal word."""
 
     key: Key

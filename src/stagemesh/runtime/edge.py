@@ -14,10 +14,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final, cast
 
 from stagemesh.plan.values import EdgePlan
 from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
+from stagemesh.runtime.load import InCount, OutCount
 from stagemesh.runtime.messages import Ack, Attached, Chunk, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
@@ -94,15 +96,24 @@ class Waiting:
     key: Key
     payload: Payload
     last: bool
+    since: float
 
 
 class EdgeOut:
     """The producing end."""
 
     def __init__(
-        self, stream: Stream, sender: Sender, on_sent: Callable[[Key, ValueError | None], None]
+        self,
+        stream: Stream,
+        sender: Sender,
+        on_sent: Callable[[Key, ValueError | None], None],
+        count: OutCount | None = None,
     ) -> None:
-        """`on_sent` is called for every chunk that had to wait, once it is gone or refused."""
+        """`on_sent` is called for every chunk that had to wait, once it is gone or refused.
+
+        What goes out is counted in `count`, which several ends may share.
+        """
+        self._count = OutCount() if count is None else count
         self._stream = stream
         self._sender = sender
         self._on_sent = on_sent
@@ -110,6 +121,7 @@ class EdgeOut:
         self._seqs: dict[Key, int] = {}
         self._open = True
         self._flushes = False
+        self._unanswered = 0
         if isinstance(sender, WaitingSender):
             sender.when_worth_asking(self._flush)
 
@@ -121,7 +133,7 @@ class EdgeOut:
         if not self._open:
             return True
         if self._waiting or not self._put(key, payload, last=last):
-            self._waiting.append(Waiting(key=key, payload=payload, last=last))
+            self._waiting.append(Waiting(key=key, payload=payload, last=last, since=monotonic()))
             return False
         return True
 
@@ -131,6 +143,8 @@ class EdgeOut:
 
     def acknowledged(self, number: int) -> None:
         """The consumer is done with a ticket; send what fits now."""
+        self._count.answered += 1
+        self._unanswered -= 1
         self._sender.released(number)
         self._flush()
 
@@ -146,6 +160,7 @@ class EdgeOut:
         """The consumer is gone: forget everything; what still waits counts as sent."""
         if self._open:
             self._open = False
+            self._count.answered += self._unanswered  # nobody will answer
             waiting, self._waiting = self._waiting, deque()
             self._sender.close()
             for chunk in waiting:
@@ -166,11 +181,13 @@ class EdgeOut:
                 except ValueError as refusal:
                     error = refusal
                 self._waiting.popleft()
+                self._count.wait_s += monotonic() - chunk.since
                 self._on_sent(chunk.key, error)
         finally:
             self._flushes = False
 
     def _put(self, key: Key, payload: Payload, *, last: bool) -> bool:
+        at = monotonic() if self._stream.is_near else 0.0
         try:
             ticket = self._sender.put(payload)
         except OSError as error:  # no memory, no descriptors: the next payload may find some again
@@ -182,7 +199,10 @@ class EdgeOut:
             self._seqs.pop(key, None)
         else:
             self._seqs[key] = seq + 1
-        chunk = Chunk(key=key, seq=seq, number=ticket.number, body=ticket.body, last=last)
+        self._count.chunks += 1
+        self._unanswered += 1
+        self._count.num_bytes += payload.num_bytes
+        chunk = Chunk(key=key, seq=seq, number=ticket.number, body=ticket.body, last=last, at=at)
         self._stream.send(chunk, ticket.fds, ticket.bulk)
         return True
 
@@ -190,8 +210,9 @@ class EdgeOut:
 class EdgeIn:
     """The consuming end."""
 
-    def __init__(self, stream: Stream, connector: Connector) -> None:
-        """Answer releases over `stream`."""
+    def __init__(self, stream: Stream, connector: Connector, count: InCount | None = None) -> None:
+        """Answer releases over `stream`, and count in `count`, which several ends may share."""
+        self._count = InCount() if count is None else count
         self._stream = stream
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -199,6 +220,11 @@ class EdgeIn:
         self._seqs: dict[Key, int] = {}
         self._bulk: dict[int, tuple[memoryview, ...]] = {}
         """Memory that came behind borrowed tickets; the stream has it back on release."""
+
+    @property
+    def source(self) -> int:
+        """The stage that it comes from, or `CALLER`."""
+        return self._count.source
 
     def when_here(self, chunk: Chunk, attached: Attached, then: Callable[[], None]) -> None:
         """Call `then` once a chunk can be taken or discarded without waiting, in order."""
@@ -220,10 +246,13 @@ class EdgeIn:
             where = "after the last" if expected == _OVER else f"in place of `{expected}`"
             raise ValueError(f"chunk `{chunk.seq}` came {where}")
         self._seqs[chunk.key] = _OVER if chunk.last else expected + 1
+        if chunk.at:
+            self._count.hops.add(monotonic() - chunk.at)
         return payload
 
     def discard(self, chunk: Chunk, attached: Attached) -> None:
         """Give back a chunk that nobody wants any more."""
+        self._count.dropped += 1
         try:
             self._get(chunk, attached).release()
         except ValueError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.audio import Audio
@@ -51,6 +51,9 @@ class Seat:
     """Name of the stage."""
     replica: int
     """The replica it is bound to."""
+
+    def __str__(self) -> str:
+        return f"stage `{self.stage}` replica `{self.replica}`"
 
 
 class Running(AsyncIterator[OmniOutput]):
@@ -165,3 +168,14 @@ class Running(AsyncIterator[OmniOutput]):
         self._ended = self._loop.time()
         self._error = error
         self._queue.put_nowait(None)
+
+
+async def all_or_none(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:
+    """Wait for all; once one fails the others are cancelled."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -22,7 +22,9 @@ def check_sendable(plan: Plan, call: Call) -> None:
     submits_of(plan, Key(rid=call.request_id, epoch=_LARGEST), {}, call)
 
 
-def submits_of(plan: Plan, key: Key, route: Mapping[int, int], call: Call) -> dict[int, bytes]:
+def submits_of(
+    plan: Plan, key: Key, route: Mapping[int, int], call: Call, trace: str | None = None
+) -> dict[int, bytes]:
     """Encode what each stage is told, consumers first."""
     submits = {}
     for stage in reversed(plan.stages):
@@ -32,7 +34,7 @@ def submits_of(plan: Plan, key: Key, route: Mapping[int, int], call: Call) -> di
             if edge.source == stage.stage_id
         }
         params = dict(call.params.get(stage.stage_id, {}))
-        submit = Submit(key=key, params=params, targets=targets)
+        submit = Submit(key=key, params=params, targets=targets, trace=trace)
         try:
             submits[stage.stage_id] = messages.encode(submit)
         except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -71,6 +71,11 @@ class Payload:
     release: Callable[[], None] = field(default=_nothing, compare=False, repr=False)
     """Gives borrowed memory back; calling it again does nothing."""
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.num_bytes for buffer in self.buffers)
+
     def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
         """Raise `ValueError` naming what it holds beside these; nobody would read that."""
         held = (("meta", meta, self.meta), ("buffers", buffers, [one.name for one in self.buffers]))

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from stagemesh.engines._fake import FakeEngine
 from stagemesh.engines.fake import FakeOptions
 from stagemesh.runtime.inbox import Add, Append, Command, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.messages import Failed, Finished, Key
 from stagemesh.runtime.ranks import broadcast
 from stagemesh.runtime.ranks.broadcast import BroadcastEngine
 from stagemesh.runtime.ranks.commands import Step
 from stagemesh.runtime.ranks.feed import FeedReader, FeedWriter, feed_pair
 from stagemesh.runtime.ranks.follower import Follower
-from stagemesh.runtime.stage_loop import CALLER, Emission, Over, StageLoop, Target
+from stagemesh.runtime.stage_loop import Emission, Over, StageLoop, Target
 from stagemesh.spec.engine import EngineOutput, EngineRequest
 from stagemesh.spec.payload import Buffer, MetaValue, Payload
 from stagemesh.testing.engine_context import engine_context

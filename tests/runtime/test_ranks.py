@@ -139,6 +139,7 @@ def test_the_death_of_a_rank_ends_its_replica_and_nothing_else(
     """Its requests hear which rank it was, others are served, and the replica comes back."""
     started = two_replicas
     pids, before = ranks_of(started), len(processes())
+    started.many(["warm up"] * 4)  # every edge has its memory now
     fds = descriptors(started.pid(0))
     stall = {"talker": {"fail_at": "stall", "fail_step": 1}}
     long = {"thinker": {"delay_steps": 2000}}

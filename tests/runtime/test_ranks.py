@@ -281,6 +281,19 @@ def test_a_rank_that_stops_answering_is_found_and_named(
         started.call(run())
 
 
+def test_a_replica_of_several_ranks_tells_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, as its stage does: three outputs, however many ranks make them."""
+    monkeypatch.setattr(monitor, "INTERVAL_S", 0.1)
+    with Started(plan_of(2)) as started:
+        started.run()
+
+        def told() -> int:
+            return started.omni.health().stages[1].replicas[0].trail.load.outputs
+
+        started.call(started.until(lambda: told() > 0))
+        assert told() == 3
+
+
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_step_without_end_at_one_rank_ends_the_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody answers, nobody gets on."""

@@ -31,6 +31,15 @@ from stagemesh.spec.registry import COMMANDS
 
 Run = Callable[[argparse.Namespace], int]
 
+_DIFF = """
+import sys, tempfile
+from stagemesh.cli._main import main
+with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+    file.write("stages: []\\n")
+    file.flush()
+    sys.exit(main(["diff", file.name, file.name]))
+"""
+
 
 @pytest.fixture
 def plan_does(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
@@ -296,7 +305,7 @@ def test_a_full_standard_output_is_told() -> None:
 def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other system errors are not hidden."""
 
-    def fail(_arguments: list[str]) -> int:
+    def fail(_arguments: list[str], _namespace: argparse.Namespace) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
     monkeypatch.setattr("stagemesh.cli._main._run", fail)
@@ -304,12 +313,26 @@ def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(monkeypatch: pytest.Mon
         main(["list", "axes"])
 
 
+def test_a_full_output_of_a_command_whose_one_is_an_answer_leaves_two() -> None:
+    """`diff` says with 1 that there is a difference."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", _DIFF],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "error[CL006]" in done.stderr
+
+
 def test_a_full_disk_behind_standard_output_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a write can run out of room, so that is what is said."""
 
-    def fail(_arguments: list[str]) -> int:
+    def fail(_arguments: list[str], _namespace: argparse.Namespace) -> int:
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr("stagemesh.cli._main._run", fail)

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
-from stagemesh.cli._parser import Parser, UnknownFlagError
+from stagemesh.cli._parser import Parser, WrongUsageError
 from stagemesh.errors import StagemeshError
 from stagemesh.spec.command import Command
 from stagemesh.spec.reference import resolve
@@ -33,11 +33,12 @@ _DEBUG: Final = "show tracebacks of errors, and everything that stages write"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never raises for what a user can do."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    namespace = argparse.Namespace(debug=False, json=False, failure=1)
     if not isinstance(sys.stdout, io.TextIOBase):
         sys.stderr.write("error[CL006]: standard output is closed\n")
         return 1
     try:
-        code = _run(arguments)
+        code = _run(arguments, namespace)
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -51,14 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         reason = os.strerror(error.errno).lower()
         sys.stderr.write(f"error[CL006]: standard output cannot be written: {reason}\n")
-        return 1
+        return int(namespace.failure)
     except SystemExit as stop:  # argparse has told what is wrong, or shown the help
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return code
 
 
-def _run(arguments: list[str]) -> int:
-    namespace = argparse.Namespace(debug=False, json=False, failure=1)
+def _run(arguments: list[str], namespace: argparse.Namespace) -> int:
     try:
         parser = _parser(arguments)
         parser.parse_args(arguments, namespace)
@@ -66,7 +66,7 @@ def _run(arguments: list[str]) -> int:
             _show_log()
         run = cast("Callable[[argparse.Namespace], int]", resolve(namespace.run))
         return run(namespace)
-    except UnknownFlagError as error:
+    except WrongUsageError as error:
         _show(error, as_json="--json" in arguments)
         return WRONG_USAGE
     except StagemeshError as error:

@@ -1,4 +1,7 @@
-"""The parser of a command: a flag that does not exist is a diagnostic that says what was meant."""
+"""The parser of a command: a flag that does not exist is a diagnostic that says what was meant.
+
+An option that takes one value takes it once: a second one is never dropped, nor does it win.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,64 @@ import argparse
 from collections.abc import Sequence
 
 from stagemesh.errors import DiagnosticError
+from stagemesh.spec.diagnostic import Diagnostic
 
 
-class UnknownFlagError(DiagnosticError):
-    """Flags were typed that do not exist; wrong usage, unlike wrong input."""
+class WrongUsageError(DiagnosticError):
+    """Flags were typed that do not exist, or twice; wrong usage, unlike wrong input."""
+
+
+class Once(argparse.Action):
+    """Stores the value of an option, as `store` does, and tells when there is a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the value; what is given again is kept for the end of the parse."""
+        if option_string is not None:
+            assert isinstance(parser, Parser)
+            parser.see(self.dest, option_string, values)
+        setattr(namespace, self.dest, values)
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that knows flags by their full names alone."""
+    """An `ArgumentParser` that knows flags by their full names, and takes each value once."""
+
+    def __init__(self, *given: object, **named: object) -> None:
+        """Take what an `ArgumentParser` does."""
+        self._first: dict[str, tuple[str, object]] = {}
+        self._again: list[Diagnostic] = []
+        super().__init__(*given, **named)  # type: ignore[arg-type]  # handed on as they are
+        self.register("action", None, Once)
+        self.register("action", "store", Once)
+
+    def see(self, dest: str, flag: str, value: object) -> None:
+        """Note that an option was typed."""
+        if dest not in self._first:
+            self._first[dest] = (flag, value)
+            return
+        from stagemesh.cli._repeated import given_again  # noqa: PLC0415  only when needed
+
+        self._again.append(given_again(self._first[dest], (flag, value)))
 
     def parse_known_args(  # type: ignore[override]  # the stubs have an overload for each default
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; raises `UnknownFlagError` for flags that do not exist."""
+        """Parse; raises `WrongUsageError` for flags that do not exist, or are given again."""
         words = list(args or ())
+        self._first, self._again = {}, []
         parsed, left = super().parse_known_args(words, namespace)
+        wrong = self._again
         unknown = [word for word in left if word.startswith("-") and word.strip("-")]
         if unknown:
             from stagemesh.cli._unknown import unknown_flags  # noqa: PLC0415  only when needed
 
             flags = tuple(self._option_string_actions)
-            raise UnknownFlagError(unknown_flags(unknown, words, flags))
+            wrong = [*wrong, *unknown_flags(unknown, words, flags)]
+        if wrong:
+            raise WrongUsageError(wrong)
         return parsed, left

@@ -112,6 +112,38 @@ def test_trouble_leaves_two(
         assert (shown.out, shown.err.startswith(f"error[{code}]")) == ("", True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "refused"),
+    [
+        (
+            ["own.json", "tp.json", "--devices", "bad", "--set", "a", "--deploy-config", "no.yaml"],
+            "CL002",
+            ["--deploy-config", "--devices", "--set"],
+        ),
+        (["own.json", "tp.json", "--model", "nothing", "--tp", "2"], "CL010", ["--tp"]),
+        (["own.json", "tp.json", "--model", "nothing"], "CL002", ["--model"]),
+        (["deploy.yaml", "deploy.yaml", "--devices", "bad"], "CL015", ["--devices"]),
+        (["own.json", "deploy.yaml", "--devices", "bad"], "CL015", ["--devices"]),
+        (["deploy.yaml", "deploy.yaml", "--async-chunk"], "CL015", ["--async-chunk"]),
+    ],
+)
+def test_flags_with_which_nothing_is_planned_are_refused(
+    arguments: list[str], code: str, refused: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both sides would seem to follow them; each is told at itself."""
+    assert main(["diff", *arguments, "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert [(each["code"], each["origin"]["source"]) for each in told] == [
+        (code, flag) for flag in refused
+    ]
+
+
+def test_flags_hold_for_the_side_that_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    """A saved plan beside it stays as it is."""
+    assert main(["diff", "own.json", "deploy.yaml", *PLANNED]) == 1
+    assert capsys.readouterr().err == ""
+
+
 def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Files and saved plans, and what is given for both sides."""
     other = DEPLOY.replace("4", "5")

@@ -125,6 +125,13 @@ def test_a_narrow_screen_breaks_between_words(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
 
 
+def test_a_number_of_proposals_needs_proposals(capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be dropped where one plan is made."""
+    assert fit("--devices", "8xH200", "--fit-top", "2") == 1
+    told = "error[CL015]: `--fit-top` does nothing without `--fit`\n  --> --fit-top\n"
+    assert capsys.readouterr().err.startswith(told)
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_a_number_of_proposals_is_at_least_one(
     number: str, capsys: pytest.CaptureFixture[str]

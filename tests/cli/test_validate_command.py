@@ -71,6 +71,7 @@ def test_github_gets_annotations_and_nothing_else(capsys: pytest.CaptureFixture[
     [
         [],
         ["good.yaml", "--format", "xml"],
+        ["good.yaml", "--format", "github", "--json"],
         ["good.yaml", "--pipeline", "voice_chat", "--model", "voice_chat"],
         ["good.yaml", "--pipeline", "nothing"],
         ["good.yaml", "--model", "nothing"],
@@ -81,7 +82,7 @@ def test_wrong_usage_leaves_two(arguments: list[str], capsys: pytest.CaptureFixt
     """A pipeline or a model that does not exist is no fault of the files."""
     assert main(["validate", *arguments]) == 2
     shown = capsys.readouterr()
-    assert (shown.out if "--json" in arguments else shown.err) != ""
+    assert shown.out + shown.err != ""
 
 
 def test_warnings_leave_a_file_valid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,6 +204,14 @@ def test_a_deploy_file_that_is_not_there_is_told_with_the_names_that_ship(show: 
     assert (found.code, found.help) == ("CF001", "the folder `sub` does not exist")
 
 
+def test_a_deploy_file_that_is_there_is_not_led_to_itself(show: Show) -> None:
+    """What is wrong with it is told, not where it might be."""
+    show.write({"deploy.yaml": ""})
+    (show.folder / "deploy.yaml").write_bytes(b"\xff\xfea")
+    (found,) = show.load("deploy.yaml").diagnostics
+    assert (found.code, found.help) == ("CF001", None)
+
+
 def test_a_name_that_two_models_ship_is_not_guessed(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:

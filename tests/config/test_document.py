@@ -231,6 +231,8 @@ def test_a_file_that_is_no_utf_8_is_told_and_a_byte_order_mark_is_not(tmp_path: 
         ('{"a": NaN}', "CF005 x.yaml: a number must be finite, got `nan`"),
         ('{"a": ' + "9" * 5000 + "}", "CF002 x.yaml: not valid JSON: a number has too many digits"),
         ("[1]", "CF004 x.yaml: expected a mapping with `stages`, got a list"),
+        ("[]", "CF004 x.yaml: expected a mapping with `stages`, got a list"),
+        ("5", "CF004 x.yaml: expected a mapping with `stages`, got a single value"),
     ],
 )
 def test_json_is_as_strict_as_yaml(text: str, expected: str) -> None:

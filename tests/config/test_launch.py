@@ -89,6 +89,21 @@ def test_an_option_that_means_nothing_alone_says_what_it_needs(
 
 
 @pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("--stage-id 0 -oma h -omp 99999 --insecure-no-token", "CF013"),
+        ("--headless -oma h -omp 1 --stage-id 99", "CF020"),
+        (f"--stage-id 99 {MASTER} --worker-backend ray", "CF020"),
+    ],
+)
+def test_an_option_that_was_refused_is_not_called_missing(
+    line: str, code: str, tmp_path: Path
+) -> None:
+    """One cause, one finding."""
+    assert codes_of(made_from(tmp_path, line)) == [code]
+
+
+@pytest.mark.parametrize(
     ("line", "one", "other"),
     [
         (f"--headless --stage-id 0 {MASTER} --api-server-count 1", "--headless", None),

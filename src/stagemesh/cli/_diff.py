@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
-from stagemesh.cli._arguments import inputs_from
+from stagemesh.cli._arguments import inputs_from, layout_flags
 from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text
 from stagemesh.config.document import Document, Findings, Source
 from stagemesh.config.host import read_host
@@ -23,7 +24,7 @@ from stagemesh.plan.saved import read_plan
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
-from stagemesh.spec.origin import Layer
+from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
 
@@ -37,6 +38,8 @@ class _Side:
     """What was found on the way."""
     documents: tuple[Document, ...] = ()
     """What was read."""
+    is_planned: bool = False
+    """Whether the plan was made here, with what was given for both."""
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -53,6 +56,7 @@ def run(namespace: argparse.Namespace) -> int:
     )
     if has_failed:
         return int(namespace.failure)
+    _refuse_idle(namespace, sides)
     found = _compare(sides[0].read, sides[1].read, namespace)
     if namespace.json:
         names = {"before": namespace.before, "after": namespace.after}
@@ -64,6 +68,36 @@ def run(namespace: argparse.Namespace) -> int:
     else:
         show_text("\nnext: `stagemesh explain STAGE.FIELD MODEL` says where a value comes from")
     return 1 if found else 0
+
+
+def _refuse_idle(namespace: argparse.Namespace, sides: Sequence[_Side]) -> None:
+    """Refuse flags when neither side was planned with them: both would seem to follow them."""
+    flags = layout_flags(namespace)
+    if all(isinstance(side.read, Plan) and not side.is_planned for side in sides):
+        flags += [] if namespace.model is None else ["--model"]
+        idle = [
+            Diagnostic(
+                code="CL002",
+                message=f"`{flag}` cannot change saved plans",
+                origin=Origin(layer=Layer.GLOBAL, source=flag),
+                help="leave it out, or name a file in place of a plan",
+            )
+            for flag in flags
+        ]
+    elif namespace.model is None:
+        idle = [
+            Diagnostic(
+                code="CL015",
+                message=f"`{flag}` does nothing without `--model`: files are compared as written",
+                origin=Origin(layer=Layer.GLOBAL, source=flag),
+                help="`--model MODEL` plans the files with it; else leave it out",
+            )
+            for flag in flags
+        ]
+    else:
+        return
+    if idle:
+        raise DiagnosticError(idle)
 
 
 def _common(namespace: argparse.Namespace) -> PlanInputs:
@@ -102,7 +136,12 @@ def _planned(file: OpenedFile, document: Document, inputs: PlanInputs) -> _Side:
     if common is not UNSET:
         raise _refused(f"`{file}` and `{flag}` are files of one kind", f"leave `{flag}` out")
     made = make(planned, read_host())
-    return _Side(read=made.plan, diagnostics=made.diagnostics, documents=made.documents)
+    return _Side(
+        read=made.plan,
+        diagnostics=made.diagnostics,
+        documents=made.documents,
+        is_planned=True,
+    )
 
 
 def _compare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from stagemesh.cli._fit_arguments import DEFAULT_TOP
 from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text, write_text
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
@@ -22,7 +23,8 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
     others = [flag for flag, is_given in given.items() if is_given]
     if others:
         raise DiagnosticError([_two_answers(flag) for flag in others])
-    asked = FitRequest(inputs=inputs, devices=namespace.fit, best=namespace.fit_top)
+    best = DEFAULT_TOP if namespace.fit_top is None else namespace.fit_top
+    asked = FitRequest(inputs=inputs, devices=namespace.fit, best=best)
     fitted = fit(asked, host)
     failed = not fitted.proposals
     as_json = namespace.json and failed

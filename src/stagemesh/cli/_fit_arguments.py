@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
+
+
+DEFAULT_TOP: Final = 3
+"""Layouts that are shown when nothing says how many."""
 
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +22,8 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--fit-top",
         type=_count,
-        default=3,
         metavar="N",
-        help="how many of them (3)",
+        help=f"how many of them ({DEFAULT_TOP})",
     )
 
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Final
 
 from stagemesh.cli._arguments import inputs_from
 from stagemesh.cli._screen import columns, show_diagnostics, show_text, write_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.host import read_host
+from stagemesh.errors import DiagnosticError
 from stagemesh.plan.make import make
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.origin import Layer, Origin
+
+_IDLE_TOP: Final = Diagnostic(
+    code="CL015",
+    message="`--fit-top` does nothing without `--fit`",
+    origin=Origin(layer=Layer.GLOBAL, source="--fit-top"),
+    help="`--fit DEVICES` proposes layouts, of which it counts the best; else leave it out",
+)
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -21,6 +32,8 @@ def run(namespace: argparse.Namespace) -> int:
         from stagemesh.cli._fit import run_fit  # noqa: PLC0415  only when asked for
 
         return run_fit(namespace, inputs_from(namespace), read_host())
+    if namespace.fit_top is not None:
+        raise DiagnosticError([_IDLE_TOP])
     made = make(inputs_from(namespace), read_host())
     as_json = namespace.json and made.plan is None
     show_diagnostics(made.diagnostics, made.documents, as_json=as_json)

@@ -22,13 +22,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     known.add_argument(
         "--model", metavar="MODEL", help="the same, for the pipeline of this checkpoint"
     )
-    parser.add_argument(
+    shapes = parser.add_mutually_exclusive_group()
+    shapes.add_argument(
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
         help="how findings are shown; `github` makes annotations of a workflow (default: text)",
     )
-    parser.add_argument("--json", action="store_true", help="the same as --format json")
+    shapes.add_argument("--json", action="store_true", help="the same as --format json")
 
 
 COMMAND = Command(

@@ -125,7 +125,7 @@ class DeployFiles:
             if document is None and named is not None:
                 note = Note(message=f"named as `{BASE}` here", origin=named)
                 told = dataclasses.replace(found, notes=(*found.notes, note))
-            elif found.code == "CF001" and is_name(file.shown):
+            elif found.code == "CF001" and is_name(file.shown) and not is_file(file.path):
                 told = dataclasses.replace(found, help=self._help(file.shown, Path()))
             self._run.findings.append(told)
         return document

@@ -42,7 +42,7 @@ class CommandLine:
     patches: tuple[Patch, ...]
     """Values of stages and of the pipeline."""
     launch: Mapping[str, Sourced[object]]
-    """Launch options by name."""
+    """Launch options by name; `UNSET` is one that was given and refused."""
 
 
 def read_command_line(
@@ -63,6 +63,7 @@ def read_command_line(
         entries += read_sampling(sampling, scope, run)
     entries = agreeing(entries, scope.stages, run)
     only = launch[_STAGE].value if _STAGE in launch else None
+    only = None if only is UNSET else only
     fields = read_global_fields(given[Level.STAGE], scope, [*files, *entries], only, run)
     fields = agreeing(fields, scope.stages, run)
     fields += [patch for each in given[Level.PIPELINE] for patch in _pipeline_field(each, run)]
@@ -82,7 +83,7 @@ def _launch(given: Iterable[GivenField], stages: Stages, run: Run) -> Mapping[st
             key = built if isinstance(built, str) else str(built)
             stage = None if built is UNSET else find_stage(key, place, stages, run)
             built = UNSET if stage is None else stage.stage_id
-        if built is not None and built is not UNSET:
+        if built is not None:
             launch[field.name] = Sourced(value=built, origin=origin_of(field))
     return launch
 

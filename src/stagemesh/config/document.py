@@ -150,7 +150,7 @@ def read_json(
     except RecursionError:
         _tell(findings, source, "CF005", "nested too deeply")
         return None
-    return _document(tree_from_value(parsed, len(text)), text, source, findings)
+    return _document(tree_from_value(parsed, len(text) + 1), text, source, findings)
 
 
 def read_mapping(value: object, source: Source, findings: Findings) -> Document | None:

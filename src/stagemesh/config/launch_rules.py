@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Final, TypeAlias
 
@@ -10,9 +10,10 @@ from stagemesh.config.launch import NO_STAGE, LaunchOptions
 from stagemesh.config.settings import Sourced
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.unset import UNSET
 
 Given: TypeAlias = Mapping[str, Sourced[object]]
-"""Launch options by name, as far as they were given and are of their type."""
+"""Launch options by name, as far as they were given; `UNSET` is one that was refused."""
 
 _DEFAULTS: Final = {item.name: item.default for item in fields(LaunchOptions)}
 _MASTER: Final = ("omni_master_address", "omni_master_port")
@@ -113,8 +114,10 @@ _EXCLUDES: Final = (
 
 def launch_findings(given: Given) -> Iterator[Diagnostic]:
     """Say everything that is wrong with the launch options together."""
+    refused = frozenset(name for name, said in given.items() if said.value is UNSET)
+    given = {name: said for name, said in given.items() if name not in refused}
     on = {name: said for name, said in given.items() if said.value != _DEFAULTS[name]}
-    yield from _missing(on)
+    yield from _missing(on, refused)
     for rule in _EXCLUDES:
         other = (given if rule.at_default else on).get(rule.other)
         if rule.option in on and other is not None:
@@ -129,8 +132,8 @@ def flag_name(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def _missing(on: Given) -> Iterator[Diagnostic]:
-    told: set[str] = set()
+def _missing(on: Given, refused: Collection[str]) -> Iterator[Diagnostic]:
+    told = set(refused)  # when they were read
     for rule in _NEEDS:
         missing = [name for name in rule.others if name not in on and name not in told]
         if rule.option in on and missing:

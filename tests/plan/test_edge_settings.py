@@ -62,6 +62,25 @@ def test_an_edge_cannot_name_two_connectors_nor_one_that_is_absent(show: Show) -
     assert [(each.code, each.message) for each in found] == [
         ("PL031", "connector `fast` is not declared")
     ]
+    assert [each.help for each in found] == ["declare `fast` under `connectors:`"]
+    found = show.make({"connectors": CONNECTORS, "edges": [{**edge, "connector": "fats"}]})
+    told = next(each for each in found.diagnostics if each.code == "PL031")
+    assert told.help is not None
+    assert told.help.startswith("did you mean `fast`?")
+    assert told.help.endswith("; or declare `fats` under `connectors:`")
+
+
+def test_values_of_an_edge_are_told_at_themselves(show: Show) -> None:
+    """Not at the entry that holds them."""
+    text = "edges:\n  - {from: 0, to: 1,\n     window_size: 2,\n     max_inflight: 3}\n"
+    show.write({"deploy.yaml": text})
+    plan = show.make("deploy.yaml").plan
+    assert plan is not None
+    limits = [plan.values[f"edges.0-1.{name}"].origin for name in ("window_size", "max_inflight")]
+    assert limits == ["deploy.yaml:3:19", "deploy.yaml:4:20"]
+    show.write({"deploy.yaml": "edges:\n  - from: 0\n    to: 1\n    connector: fast\n"})
+    (found,) = show.make("deploy.yaml").diagnostics
+    assert (found.code, str(found.origin)) == ("PL031", "deploy.yaml:4:16")
 
 
 def test_limits_of_an_edge_are_in_the_plan_which_says_that_nothing_keeps_them(show: Show) -> None:
@@ -86,3 +105,10 @@ def test_stages_can_be_taken_out_of_handing_over_chunks(show: Show) -> None:
     assert [stage.async_chunk for stage in plan.stages] == [False] * 4
     assert [edge.chunked for edge in plan.edges] == [False, False, False]
     assert reopened(show, plan) == plan
+
+
+def test_a_member_of_a_mapping_is_told_at_itself(show: Show) -> None:
+    """Not at the first line of the mapping."""
+    show.write({"deploy.yaml": "weight_transfer_config:\n  backend: nccl\n  packed: 3\n"})
+    (found,) = show.make("deploy.yaml").diagnostics
+    assert (found.code, str(found.origin)) == ("CF012", "deploy.yaml:3:11")

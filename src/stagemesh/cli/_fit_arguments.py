@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-
 DEFAULT_TOP: Final = 3
 """Layouts that are shown when nothing says how many."""
 

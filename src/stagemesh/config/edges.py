@@ -61,6 +61,7 @@ def _edge(entry: object, place: Place, stages: Stages, run: Run) -> EdgeSettings
         window_size=cast("int | None", values["window_size"]),
         max_inflight=cast("int | None", values["max_inflight"]),
         origin=place.origin,
+        places={str(key): place.child(key).origin for key in entry},
     )
 
 

@@ -105,6 +105,12 @@ class EdgeSettings:
     """Most requests that are on it at a time."""
     origin: Origin = field(compare=False)
     """Where the entry stands."""
+    places: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    """Where each of its values stands, by key."""
+
+    def place(self, key: str) -> Origin:
+        """Return where a value stands, or else the entry."""
+        return self.places.get(key, self.origin)
 
     @property
     def entry(self) -> Mapping[str, object]:

@@ -86,7 +86,7 @@ def _limits(edge: EdgePlan, settings: Settings) -> Iterator[tuple[str, ValuePlan
                 for entry, old in zip(lists[1:], given.superseded, strict=True)
                 if name in entry
             )
-            origin = own[0].origin if own else given.origin
+            origin = own[0].place(name) if own else given.origin
             value, clears = lists[0].get(name), name not in lists[0]
             said = Sourced(value=value, origin=origin, superseded=below, clears=clears)
             yield name, value_plan(said)

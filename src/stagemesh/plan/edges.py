@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
 from stagemesh.config.chunks import hands_over_chunks
@@ -155,7 +155,7 @@ def named_connectors(
     for listed in settings.edges:
         if listed.connector is None:
             continue
-        place = Named(name=listed.connector, origin=listed.origin)
+        place = Named(name=listed.connector, origin=listed.place("connector"))
         if place.name in settings.connectors:
             found[listed.source, listed.target] = [place]
         else:
@@ -194,12 +194,13 @@ def _no_edge(
     )
 
 
-def _undeclared(place: Named, declared: Iterable[str]) -> Diagnostic:
+def _undeclared(place: Named, declared: Collection[str]) -> Diagnostic:
+    declare = f"declare `{place.name}` under `connectors:`"
     return Diagnostic(
         code="PL031",
         message=f"connector `{place.name}` is not declared",
         origin=place.origin,
-        help=did_you_mean(place.name, declared),
+        help=f"{did_you_mean(place.name, declared)}; or {declare}" if declared else declare,
     )
 
 

@@ -63,8 +63,8 @@ def test_an_edge_cannot_name_two_connectors_nor_one_that_is_absent(show: Show) -
         ("PL031", "connector `fast` is not declared")
     ]
     assert [each.help for each in found] == ["declare `fast` under `connectors:`"]
-    found = show.make({"connectors": CONNECTORS, "edges": [{**edge, "connector": "fats"}]})
-    told = next(each for each in found.diagnostics if each.code == "PL031")
+    made = show.make({"connectors": CONNECTORS, "edges": [{**edge, "connector": "fats"}]})
+    told = next(each for each in made.diagnostics if each.code == "PL031")
     assert told.help is not None
     assert told.help.startswith("did you mean `fast`?")
     assert told.help.endswith("; or declare `fats` under `connectors:`")

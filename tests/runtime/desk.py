@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.edge import Connector, EdgeIn
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.inbox import Command, Inbox
 from stagemesh.runtime.messages import (
     Attached,

@@ -24,7 +24,8 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.core.actions import Action, Ask, Begin, Ended, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.edge import Connector, EdgeIn, Peer
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.hints import routing_keys
 from stagemesh.runtime.messages import (
     Ack,
@@ -32,6 +33,7 @@ from stagemesh.runtime.messages import (
     Cancel,
     Cancelled,
     Chunk,
+    Credit,
     Failed,
     Finished,
     Key,
@@ -39,9 +41,9 @@ from stagemesh.runtime.messages import (
     Progress,
     ProtocolError,
 )
-from stagemesh.runtime.outputs import OmniOutput, StageState
+from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import Call, Running, Seat
+from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.submits import check_sendable, submits_of
@@ -70,12 +72,14 @@ class Frontend:
         on_lost: Callable[[ReplicaId, str | None], None],
         *,
         queue_limit: int | None = None,
+        unread_bytes: int = UNREAD_BYTES,
     ) -> None:
         """Take over the streams to all replicas; `on_lost` hears of one that ended, and why.
 
-        `queue_limit` requests are taken on beyond the slots of the entry stage; `None` for all.
+        `queue_limit` and `unread_bytes` are those of `AsyncOmni`.
         """
         self._plan: Final = plan
+        self._unread_bytes: Final = unread_bytes
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=queue_limit)
@@ -123,7 +127,8 @@ class Frontend:
         actions = self._dispatcher.open(ask, self._loop.time())
         self._tickets += 1
         # by ticket: a request and its live record must not hold each other once they are forgotten
-        running = Running(call, functools.partial(self._leave, name, self._tickets))
+        leave = functools.partial(self._leave, name, self._tickets)
+        running = Running(call, leave, self._unread_bytes)
         self._live[name] = _Live(call=call, running=running, ticket=self._tickets)
         try:
             self._act(actions)
@@ -243,7 +248,8 @@ class Frontend:
             for stage in self._plan.stages
         }
         live.running.begin(seats)
-        for stage, submit in submits_of(self._plan, key, live.route, live.call).items():
+        submits = submits_of(self._plan, key, live.route, live.call, self._unread_bytes)
+        for stage, submit in submits.items():
             peer = self._peer(live, stage)
             if peer is not None:  # else it has died, which ends the request in its own way
                 peer.stream.send_frame(submit)
@@ -266,7 +272,9 @@ class Frontend:
             case Chunk() if peer.into is not None:
                 self._output(where, peer.into, message, attached)
             case Ack() if peer.out is not None:
-                peer.out.acknowledged(message.number)
+                peer.out.acknowledged(message.number, kept=message.kept)
+            case Credit() if peer.out is not None:
+                peer.out.credited(message.key, message.seqs)
             case Progress() | Finished() | Failed() | Cancelled():
                 live = self._find(message.key)
                 if live is not None:
@@ -301,7 +309,7 @@ class Frontend:
         if live is None or machine is None or not machine.running:
             edge.discard(chunk, attached)
             return
-        name, stage = chunk.key.rid, self._plan.stage(where.stage)
+        name = chunk.key.rid
         try:
             payload = edge.take(chunk, attached)
         except ValueError as refusal:
@@ -309,15 +317,8 @@ class Frontend:
             return
         fault = machine.output(where.stage, chunk.seq, last=chunk.last)
         assert fault is None, f"the edge has checked the order: {fault}"
-        output = OmniOutput(
-            request_id=name,
-            stage=stage.name,
-            kind=stage.final_output_type or "",
-            payload=payload.copied(),
-            final=chunk.last,
-        )
-        payload.release()
-        live.running.output(output)
+        keep = functools.partial(edge.keep, chunk, payload)
+        live.running.output(self._plan.stage(where.stage), payload, keep, final=chunk.last)
 
     def _sent(self, key: Key, error: ValueError | None) -> None:
         """A prompt that had to wait for room has gone, or was refused."""
@@ -394,7 +395,7 @@ class Frontend:
         del self._live[live.call.request_id]
         for stage in live.route:
             peer = self._peer(live, stage)
-            if peer is not None and peer.into is not None and live.key is not None:
-                peer.into.drop(live.key)
+            if peer is not None and live.key is not None:
+                peer.drop(live.key)
         if self._waits:
             self._tell_idle()

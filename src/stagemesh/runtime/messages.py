@@ -11,7 +11,7 @@ stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
 rank -> supervisor    Fatal Pong
 caller -> stage       Submit Cancel
 stage -> caller       Progress Finished Failed Cancelled
-both ways on an edge  Chunk Ack
+both ways on an edge  Chunk Ack Credit
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ MAX_FDS: Final = 8
 """Most descriptors of one message."""
 MAX_NAME: Final = 256
 """Longest name of a request."""
+MAX_CREDITS: Final = 4096
+"""Most chunks of one `Credit`."""
 
 _MAX_TEXT: Final = 4096
 _Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
@@ -132,6 +134,8 @@ class Submit(_Wire, frozen=True, kw_only=True, tag=6):
     key: Key
     params: dict[str, object]
     targets: dict[int, int]
+    window: _Count = 0
+    """Bytes of output that may be on their way to the caller."""
 
 
 class Cancel(_Wire, frozen=True, kw_only=True, tag=7):
@@ -181,9 +185,18 @@ class Chunk(_Wire, frozen=True, kw_only=True, tag=12):
 
 
 class Ack(_Wire, frozen=True, kw_only=True, tag=13):
-    """The consumer is done with a ticket."""
+    """The consumer is done with a ticket: its number, and its memory, may be used again."""
 
     number: _Count
+    kept: bool = False
+    """Whether it keeps the payload in memory of its own; `Credit` follows when it does no more."""
+
+
+class Credit(_Wire, frozen=True, kw_only=True, tag=15):
+    """The consumer is done with chunks that it had kept, so that others of that request may go."""
+
+    key: Key
+    seqs: Annotated[tuple[_Count, ...], Meta(min_length=1, max_length=MAX_CREDITS)]
 
 
 class PeerAt(_Wire, frozen=True, kw_only=True, tag=20):
@@ -275,7 +288,7 @@ Terminal: TypeAlias = Finished | Failed | Cancelled
 _Ranks: TypeAlias = Meeting | Feed
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
 _Elsewhere: TypeAlias = PeerAt | PeerComes | PeerGone | Kill | Gone
-_Work: TypeAlias = Submit | Cancel | Progress | Terminal | Chunk | Ack
+_Work: TypeAlias = Submit | Cancel | Progress | Terminal | Chunk | Ack | Credit
 Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
 """Everything that can be said."""
 

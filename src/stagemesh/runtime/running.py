@@ -1,14 +1,20 @@
-"""One request as its user holds it: outputs as they appear, then the end."""
+"""One request as its user holds it: outputs as they appear, then the end.
+
+What the user has not read is bounded: beyond that the stages get no credit for more.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field
 from typing import Final, Self
 
 from stagemesh.errors import StagemeshError
+from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.audio import Audio
+from stagemesh.runtime.core.unread import Unread
 from stagemesh.runtime.hints import RouteHints
 from stagemesh.runtime.messages import Finished
 from stagemesh.runtime.outputs import (
@@ -20,6 +26,9 @@ from stagemesh.runtime.outputs import (
 )
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
+
+UNREAD_BYTES: Final = 8 * 1024 * 1024
+"""How much output of one request may be unread, unless something else is said."""
 
 OnProgress = Callable[[StageProgress], None]
 """Hears of every step forward of a request, on the frontend's thread."""
@@ -56,8 +65,13 @@ class Seat:
 class Running(AsyncIterator[OmniOutput]):
     """A request from submission to its end; iterate over its outputs, and close it in any case."""
 
-    def __init__(self, call: Call, leave: Callable[[], None]) -> None:
-        """`leave` is called when the user goes, whether the request has ended or not."""
+    def __init__(
+        self, call: Call, leave: Callable[[], None], unread_bytes: int = UNREAD_BYTES
+    ) -> None:
+        """`leave` is called when the user goes, whether the request has ended or not.
+
+        At most `unread_bytes` wait to be read, however long the user does not come.
+        """
         self.name: Final = call.request_id
         self._seats: Mapping[int, Seat] = {}
         self._on_progress = call.on_progress
@@ -66,6 +80,9 @@ class Running(AsyncIterator[OmniOutput]):
         self._began = self._loop.time()
         self._ended: float | None = None
         self._queue: asyncio.Queue[OmniOutput | None] = asyncio.Queue()
+        self._unread = Unread(unread_bytes)
+        self._credits: deque[Callable[[], None]] = deque()
+        """What gives the credit of outputs whose credit is kept, in order."""
         self._error: StagemeshError | None = None
         self._reports: dict[int, StageReport] = {}
         self._first_outputs: dict[str, float] = {}
@@ -80,6 +97,8 @@ class Running(AsyncIterator[OmniOutput]):
         else:
             item = await self._queue.get()
         if item is not None:
+            if self._ended is None:
+                self._give_credit(self._unread.read())
             return item
         error, self._error = self._error, None
         if error is None:
@@ -90,8 +109,11 @@ class Running(AsyncIterator[OmniOutput]):
             del error  # its traceback holds this frame, and neither should hold the other
 
     def close(self) -> None:
-        """Leave the request: it is cancelled where it still runs."""
+        """Leave the request: it is cancelled where it still runs, and what is unread is gone."""
         self._leave()
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
 
     async def result(self) -> OmniResult:
         """Wait for the end and put all outputs together."""
@@ -128,10 +150,37 @@ class Running(AsyncIterator[OmniOutput]):
         for stage in seats:
             self.progress(stage, StageState.WAITING, {})
 
-    def output(self, output: OmniOutput) -> None:
-        """The frontend has an output."""
-        self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
+    @property
+    def unread_bytes(self) -> int:
+        """What has come and was not read; after the end nothing is counted any more."""
+        return self._unread.used
+
+    def output(
+        self, stage: StagePlan, payload: Payload, keep: Callable[[], Payload], *, final: bool
+    ) -> None:
+        """A stage has put something out, which is borrowed.
+
+        `keep` returns it in memory of its own, whose release lets the stage put out more.
+        """
+        self._first_outputs.setdefault(stage.name, self._loop.time() - self._began)
+        if self._unread.came(payload.num_bytes):
+            own = payload.copied()
+            payload.release()
+        else:
+            own = keep()
+            self._credits.append(own.release)
+        output = OmniOutput(
+            request_id=self.name,
+            stage=stage.name,
+            kind=stage.final_output_type or "",
+            payload=Payload(meta=own.meta, buffers=own.buffers),
+            final=final,
+        )
         self._queue.put_nowait(output)
+
+    def _give_credit(self, num_outputs: int) -> None:
+        for _ in range(num_outputs):
+            self._credits.popleft()()
 
     def finished(self, stage: int, finished: Finished) -> None:
         """A stage is done."""
@@ -164,4 +213,5 @@ class Running(AsyncIterator[OmniOutput]):
         """The request is over."""
         self._ended = self._loop.time()
         self._error = error
+        self._give_credit(self._unread.clear())  # nothing follows that it could bring
         self._queue.put_nowait(None)

@@ -21,7 +21,9 @@ from typing import Final, NoReturn
 from stagemesh.plan.fingerprint import local_values
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import EdgePlan, Plan, StagePlan
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.core.credits import Limits
+from stagemesh.runtime.edge import Connector, EdgeIn, Peer
+from stagemesh.runtime.edge_out import UNBOUNDED, EdgeOut
 from stagemesh.runtime.edge_threads import settle
 from stagemesh.runtime.inbox import Inbox, Quit
 from stagemesh.runtime.messages import (
@@ -31,6 +33,7 @@ from stagemesh.runtime.messages import (
     Blame,
     Cancel,
     Chunk,
+    Credit,
     Fatal,
     Feed,
     Meeting,
@@ -189,7 +192,8 @@ class StageIO:
         if before is not None:
             before.close()
         if outgoing is not None:
-            peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent)
+            limits = UNBOUNDED if stage == CALLER else Limits()
+            peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent, limits)
         if incoming is not None:
             peer.into = EdgeIn(peer.stream, incoming)
         self._control.send(Met(stage=up.stage, replica=up.replica, incarnation=up.incarnation))
@@ -231,7 +235,9 @@ class StageIO:
                 take = partial(self._requests.chunk, peer.into, message, attached)
                 peer.into.when_here(message, attached, take)
             case Ack() if peer.out is not None:
-                peer.out.acknowledged(message.number)
+                peer.out.acknowledged(message.number, kept=message.kept)
+            case Credit() if peer.out is not None:
+                peer.out.credited(message.key, message.seqs)
             case Submit() if from_caller:
                 self._submit(message)
             case Cancel() if from_caller:

@@ -8,6 +8,7 @@ from typing import Final
 from stagemesh.errors import InvalidRequestError
 from stagemesh.plan.values import Plan
 from stagemesh.runtime import messages
+from stagemesh.runtime.core.unread import share_of
 from stagemesh.runtime.messages import Key, ProtocolError, Submit
 from stagemesh.runtime.running import Call
 
@@ -19,12 +20,16 @@ def check_sendable(plan: Plan, call: Call) -> None:
     """Raise `InvalidRequestError` for a request that no stage could be told of, now or later."""
     if not 0 < len(call.request_id) <= messages.MAX_NAME:
         raise InvalidRequestError(f"a request's name has 1 to {messages.MAX_NAME} characters")
-    submits_of(plan, Key(rid=call.request_id, epoch=_LARGEST), {}, call)
+    submits_of(plan, Key(rid=call.request_id, epoch=_LARGEST), {}, call, _LARGEST)
 
 
-def submits_of(plan: Plan, key: Key, route: Mapping[int, int], call: Call) -> dict[int, bytes]:
-    """Encode what each stage is told, consumers first."""
+def submits_of(
+    plan: Plan, key: Key, route: Mapping[int, int], call: Call, unread_bytes: int
+) -> dict[int, bytes]:
+    """Encode what each stage is told, consumers first; `unread_bytes` are for all of them."""
     submits = {}
+    num_finals = sum(stage.final_output_type is not None for stage in plan.stages)
+    window = share_of(unread_bytes, num_finals)
     for stage in reversed(plan.stages):
         targets = {
             edge.target: route.get(edge.target, _LARGEST)
@@ -32,7 +37,7 @@ def submits_of(plan: Plan, key: Key, route: Mapping[int, int], call: Call) -> di
             if edge.source == stage.stage_id
         }
         params = dict(call.params.get(stage.stage_id, {}))
-        submit = Submit(key=key, params=params, targets=targets)
+        submit = Submit(key=key, params=params, targets=targets, window=window)
         try:
             submits[stage.stage_id] = messages.encode(submit)
         except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -29,6 +29,9 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {
 }
 """Every dtype a buffer may have, and the bytes of one element."""
 
+_OWN_BYTES: Final = 256
+"""What a payload counts beside its data, so that empty ones do not come without end."""
+
 MetaScalar = str | int | float | bool | None
 MetaValue = MetaScalar | list[MetaScalar]
 """A value of the metadata: a JSON scalar or a flat list of them."""
@@ -70,6 +73,15 @@ class Payload:
     """The bulk data."""
     release: Callable[[], None] = field(default=_nothing, compare=False, repr=False)
     """Gives borrowed memory back; calling it again does nothing."""
+
+    @property
+    def num_bytes(self) -> int:
+        """What it counts for where memory is bounded: its data, and something for being there."""
+        return (
+            _OWN_BYTES
+            + sum(buffer.data.nbytes for buffer in self.buffers)
+            + sum(8 * len(value) for value in self.meta.values() if isinstance(value, str | list))
+        )
 
     def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
         """Raise `ValueError` naming what it holds beside these; nobody would read that."""

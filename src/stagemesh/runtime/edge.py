@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final, cast
 
 from stagemesh.plan.values import EdgePlan
-from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
 from stagemesh.runtime.edge_out import EdgeOut
+from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
 from stagemesh.runtime.messages import MAX_CREDITS, Ack, Attached, Chunk, Credit, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream

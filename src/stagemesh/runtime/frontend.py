@@ -394,8 +394,7 @@ class Frontend:
     def _forget(self, live: _Live) -> None:
         del self._live[live.call.request_id]
         for stage in live.route:
-            peer = self._peer(live, stage)
-            if peer is not None and live.key is not None:
+            if (peer := self._peer(live, stage)) is not None and live.key is not None:
                 peer.drop(live.key)
         if self._waits:
             self._tell_idle()

@@ -59,6 +59,8 @@ from stagemesh.runtime.transport.tls import TlsFiles, secured
 from stagemesh.spec.engine import Rendezvous
 from stagemesh.spec.frozen import frozen
 
+_MOST_UNTAKEN: Final = 4
+"""Turns of the engine that this thread may be behind: no pause comes later."""
 _SETTLE_S: Final = 1.0
 """How long connectors may take to tell their services that they are gone."""
 _STOP_S: Final = 2.0
@@ -93,6 +95,7 @@ class StageIO:
         self._thread = threading.Thread(target=self._run, name="stagemesh-io", daemon=True)
         self._peers: dict[tuple[int, int], Peer] = {}
         self._assigned: Assignment
+        self._room = threading.Semaphore(_MOST_UNTAKEN)
 
     def start(self) -> Assignment:
         """Start the thread and wait for the supervisor to say what this process is."""
@@ -106,13 +109,18 @@ class StageIO:
         self._loop.call_soon_threadsafe(self._control.send, said)
 
     def emit(self, emissions: Sequence[Emission]) -> None:
-        """Hand over what the engine said."""
-        self._loop.call_soon_threadsafe(self._requests.take, emissions)
+        """Hand over what the engine said; waits while this thread is several turns behind."""
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._take, emissions)
 
     def stop(self, fatal: str | None = None) -> None:
         """Say why, when it is a failure, close every stream, and end the thread."""
         self._loop.call_soon_threadsafe(self._close, fatal)
         self._thread.join(_STOP_S)
+
+    def _take(self, emissions: Sequence[Emission]) -> None:
+        self._room.release()
+        self._requests.take(emissions)
 
     def _run(self) -> None:
         self._loop.set_exception_handler(crash)

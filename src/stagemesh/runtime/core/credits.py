@@ -142,9 +142,7 @@ class Outflow:
 
     def _in_window(self, stream: StreamKey, found: _Out, size: int) -> bool:
         limits, window = self._limits, self._limits.window
-        if found.chunks and (
-            found.chunks >= limits.chunks or found.size + size > found.most_bytes
-        ):
+        if found.chunks and (found.chunks >= limits.chunks or found.size + size > found.most_bytes):
             return False
         if window is None:
             return True

@@ -93,8 +93,10 @@ class Stage:
 class Line:
     """Everything; `unread_bytes` is what may wait for the user of each request."""
 
-    def __init__(self, num_outputs: int, output_bytes: int, unread_bytes: int) -> None:
-        """Needs a running loop."""
+    def __init__(
+        self, num_outputs: int, output_bytes: int, unread_bytes: int, limits: Limits
+    ) -> None:
+        """Needs a running loop; `limits` are those of the edge between the stages."""
         self.unread_bytes = unread_bytes
         program = FakeOptions(num_outputs=num_outputs, output_bytes=output_bytes)
         self.first = Stage(FIRST, program, partial(self._said, FIRST))
@@ -103,7 +105,7 @@ class Line:
         between, back, up, down = self.wires
         connector = Connector(spec=CONNECTOR, options=SharedMemoryOptions())
         self.middle = EdgeOut(
-            between.as_stream, connector.sender(), self.first.requests.sent, Limits()
+            between.as_stream, connector.sender(), self.first.requests.sent, limits
         )
         self.into = EdgeIn(back.as_stream, connector)
         self.last = EdgeOut(up.as_stream, connector.sender(), self.second.requests.sent, UNBOUNDED)

@@ -9,18 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagemesh.runtime.core.credits import Limits
+from stagemesh.runtime.core.windows import StageWindow
 from tests.runtime.line import Line
 
 NUM, BYTES = 60, 1000
 UNREAD = 8 * (BYTES + 300)
 """Room for eight outputs: four on their way, and four that are credited and not read."""
 
+WINDOWS = {
+    "none": Limits(),
+    "one request": Limits(window=StageWindow(size=1)),
+    "two requests": Limits(window=StageWindow(size=2)),
+    "one chunk": Limits(window=StageWindow(size=1, unit="chunks")),
+    "two chunks": Limits(window=StageWindow(size=2, unit="chunks")),
+}
 
-def with_line(work: Callable[[Line], None]) -> None:
+
+def with_line(work: Callable[[Line], None], limits: Limits | None = None) -> None:
     """Run `work` and close what is left."""
 
     async def run() -> None:
-        line = Line(NUM, BYTES, UNREAD)
+        line = Line(NUM, BYTES, UNREAD, limits or Limits())
         try:
             work(line)
         finally:
@@ -120,9 +129,46 @@ def test_a_consumer_that_dies_in_the_pause_holds_nobody_up() -> None:
     with_line(work)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(min_value=0, max_value=63), max_size=400))
-def test_in_whatever_order_things_happen(choices: list[int]) -> None:
+def test_a_window_of_requests_lets_them_in_by_age() -> None:
+    """The younger ones are on hold in the stage before it until an older one is through."""
+
+    def work(line: Line) -> None:
+        keys = [line.submit(name) for name in "abc"]
+        line.rest()
+        came = {key: running.unread_bytes > 0 for key, running in line.running.items()}
+        assert list(came.values()) == [True, False, False]
+        assert line.middle.num_waiting == len(keys)
+        while keys[0] not in line.ended:
+            line.read(keys[0])
+            line.rest()
+        assert [running.unread_bytes > 0 for running in line.running.values()][1:] == [True, False]
+        read_all(line)
+        assert all(len(got) == NUM for got in line.got.values())
+        check_idle(line)
+
+    with_line(work, WINDOWS["one request"])
+
+
+def test_a_window_of_chunks_is_for_all_requests_together() -> None:
+    """Two places: nobody waits for ever, and no more are on their way."""
+
+    def work(line: Line) -> None:
+        keys = [line.submit(name) for name in "abc"]
+        for _ in range(10):
+            line.first.turn()
+        assert len(line.wires[0].sent) == 2
+        read_all(line)
+        assert all(len(line.got[key]) == NUM for key in keys)
+        check_idle(line)
+
+    with_line(work, WINDOWS["two chunks"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.integers(min_value=0, max_value=63), max_size=400), st.sampled_from(sorted(WINDOWS))
+)
+def test_in_whatever_order_things_happen(choices: list[int], window: str) -> None:
     """The bound holds throughout; whoever reads on gets everything, in order; nothing is left."""
 
     def work(line: Line) -> None:
@@ -146,4 +192,4 @@ def test_in_whatever_order_things_happen(choices: list[int]) -> None:
             assert len(texts) == NUM or not line.ended[key]
         check_idle(line)
 
-    with_line(work)
+    with_line(work, WINDOWS[window])

@@ -21,7 +21,6 @@ from typing import Final, NoReturn
 from stagemesh.plan.fingerprint import local_values
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import EdgePlan, Plan, StagePlan
-from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.edge import Connector, EdgeIn, Peer
 from stagemesh.runtime.edge_out import UNBOUNDED, EdgeOut
 from stagemesh.runtime.edge_threads import settle
@@ -52,6 +51,7 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.own_end import crash, end_group
 from stagemesh.runtime.pipes import EXHAUSTED
+from stagemesh.runtime.shapes import limits_of
 from stagemesh.runtime.stage_loop import CALLER, Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
@@ -200,7 +200,7 @@ class StageIO:
         if before is not None:
             before.close()
         if outgoing is not None:
-            limits = UNBOUNDED if stage == CALLER else Limits()
+            limits = UNBOUNDED if stage == CALLER else limits_of(self._stage)
             peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent, limits)
         if incoming is not None:
             peer.into = EdgeIn(peer.stream, incoming)

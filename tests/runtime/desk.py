@@ -76,7 +76,7 @@ class Desk:
 
     def submit(self, key: Key = KEY) -> None:
         """A request comes."""
-        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: 0}), {1: self.out})
+        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: (0, 0)}), {1: self.out})
 
     def feed(self, payload: Payload, key: Key = KEY, *, last: bool = False) -> None:
         """An input comes from upstream."""

@@ -208,6 +208,8 @@ class Peer:
 
     stream: Stream
     """The stream."""
+    incarnation: int = 0
+    """Which of the processes that a replica has been, or will be, this is."""
     out: EdgeOut | None = None
     """The edge to it, when there is one."""
     into: EdgeIn | None = None

@@ -11,7 +11,6 @@ import functools
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from stagemesh.errors import (
@@ -43,23 +42,14 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat
+from stagemesh.runtime.running import UNREAD_BYTES, Call, Live, Running, Seat
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.submits import check_sendable, submits_of
 
+_FIRST: Final = 1
+"""Number of the first process of a replica."""
 _log: Final = logging.getLogger(__name__)
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class _Live:
-    """A request that is not settled."""
-
-    call: Call
-    running: Running
-    ticket: int
-    key: Key | None = None
-    route: Mapping[int, int] = field(default_factory=dict)
 
 
 class Frontend:
@@ -83,7 +73,7 @@ class Frontend:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=queue_limit)
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, Live] = {}
         self._tickets = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -91,7 +81,7 @@ class Frontend:
         self._waits: list[tuple[ReplicaId | None, asyncio.Future[None]]] = []
         self._peers: dict[ReplicaId, Peer] = {}
         for where, sock in callers.items():
-            self._attach(where, sock)
+            self._attach(where, sock, _FIRST)
 
     @property
     def draining(self) -> bool:
@@ -129,7 +119,7 @@ class Frontend:
         # by ticket: a request and its live record must not hold each other once they are forgotten
         leave = functools.partial(self._leave, name, self._tickets)
         running = Running(call, leave, self._unread_bytes)
-        self._live[name] = _Live(call=call, running=running, ticket=self._tickets)
+        self._live[name] = Live(call=call, running=running, ticket=self._tickets)
         try:
             self._act(actions)
         except BaseException:
@@ -138,12 +128,12 @@ class Frontend:
         self._set_timer()
         return running
 
-    def up(self, where: ReplicaId, caller: socket.socket) -> None:
+    def up(self, where: ReplicaId, caller: socket.socket, incarnation: int) -> None:
         """A replica has joined, or come back, and all its neighbours know it: it may be used."""
         if self._closed:
             caller.close()
         else:
-            self._attach(where, caller)
+            self._attach(where, caller, incarnation)
 
     def hold(self, where: ReplicaId) -> None:
         """Give a replica nothing more for now; what it has goes on."""
@@ -200,7 +190,7 @@ class Frontend:
             peer.close()
         self._peers.clear()
 
-    def _attach(self, where: ReplicaId, sock: socket.socket) -> None:
+    def _attach(self, where: ReplicaId, sock: socket.socket, incarnation: int) -> None:
         def on_message(message: Message, attached: Attached) -> None:
             self._on_message(where, peer, message, attached)
 
@@ -210,7 +200,7 @@ class Frontend:
 
         connector = Connector.to_caller(sock)
         stream = Stream(sock, on_message, on_eof, bulk_limit=connector.bulk_limit)
-        peer = Peer(stream=stream)
+        peer = Peer(stream=stream, incarnation=incarnation)
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
         peer.into = EdgeIn(peer.stream, connector)
         self._peers[where] = peer
@@ -248,7 +238,12 @@ class Frontend:
             for stage in self._plan.stages
         }
         live.running.begin(seats)
-        submits = submits_of(self._plan, key, live.route, live.call, self._unread_bytes)
+        route = {
+            stage: (replica, peer.incarnation)
+            for stage, replica in live.route.items()
+            if (peer := self._peer(live, stage)) is not None
+        }
+        submits = submits_of(self._plan, key, route, live.call, self._unread_bytes)
         for stage, submit in submits.items():
             peer = self._peer(live, stage)
             if peer is not None:  # else it has died, which ends the request in its own way
@@ -262,7 +257,7 @@ class Frontend:
                     self._refused(begin.name, refusal)
                     return
 
-    def _peer(self, live: _Live, stage: int) -> Peer | None:
+    def _peer(self, live: Live, stage: int) -> Peer | None:
         return self._peers.get(ReplicaId(stage=stage, replica=live.route[stage]))
 
     def _on_message(
@@ -284,7 +279,7 @@ class Frontend:
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
 
     def _stage_said(
-        self, live: _Live, where: ReplicaId, message: Progress | Finished | Failed | Cancelled
+        self, live: Live, where: ReplicaId, message: Progress | Finished | Failed | Cancelled
     ) -> None:
         match message:
             case Progress():
@@ -328,7 +323,7 @@ class Frontend:
     def _refused(self, name: str, error: ValueError) -> None:
         self._end(name, InvalidRequestError(f"the prompt cannot be carried: {error}"))
 
-    def _find(self, key: Key) -> _Live | None:
+    def _find(self, key: Key) -> Live | None:
         live = self._live.get(key.rid)
         return live if live is not None and live.key == key else None
 
@@ -384,14 +379,14 @@ class Frontend:
                 case Settled():
                     self._forget(live)
 
-    def _cancel(self, live: _Live, stage: int) -> None:
+    def _cancel(self, live: Live, stage: int) -> None:
         peer = self._peer(live, stage)
         if peer is not None and live.key is not None:
             peer.stream.send(Cancel(key=live.key))
             if peer.out is not None:
                 peer.out.drop(live.key)
 
-    def _forget(self, live: _Live) -> None:
+    def _forget(self, live: Live) -> None:
         del self._live[live.call.request_id]
         for stage in live.route:
             if (peer := self._peer(live, stage)) is not None and live.key is not None:

@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 from stagemesh.errors import StagemeshError
 from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 """Version of these messages; both ends must have the same."""
 FRAME_HEAD: Final = Layout(">IBQ")
 """Length of the message, number of descriptors, and length of the bulk."""
@@ -129,11 +129,14 @@ class Fatal(_Wire, frozen=True, kw_only=True, tag=5):
 
 
 class Submit(_Wire, frozen=True, kw_only=True, tag=6):
-    """A request for this replica, with the replica of every stage that it feeds."""
+    """A request for this replica, with replica and incarnation of every stage that it feeds.
+
+    One that has been started again meanwhile is not meant: it has not heard of the request.
+    """
 
     key: Key
     params: dict[str, object]
-    targets: dict[int, int]
+    targets: dict[int, tuple[_Count, _Count]]
     window: _Count = 0
     """Bytes of output that may be on their way to the caller."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from stagemesh.errors import StagemeshError
@@ -16,7 +16,7 @@ from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.audio import Audio
 from stagemesh.runtime.core.unread import Unread
 from stagemesh.runtime.hints import RouteHints
-from stagemesh.runtime.messages import Finished
+from stagemesh.runtime.messages import Finished, Key
 from stagemesh.runtime.outputs import (
     OmniOutput,
     OmniResult,
@@ -215,3 +215,14 @@ class Running(AsyncIterator[OmniOutput]):
         self._error = error
         self._give_credit(self._unread.clear())  # nothing follows that it could bring
         self._queue.put_nowait(None)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Live:
+    """A request that is not settled, as the frontend holds it."""
+
+    call: Call
+    running: Running
+    ticket: int
+    key: Key | None = None
+    route: Mapping[int, int] = field(default_factory=dict)

@@ -195,7 +195,8 @@ class StageIO:
         sock = self._secured(up, socket.socket(fileno=fd))
         outgoing, incoming = self._connectors(stage, sock)
         bulk_limit = 0 if incoming is None else incoming.bulk_limit
-        peer = Peer(stream=Stream(sock, on_message, on_eof, bulk_limit=bulk_limit))
+        stream = Stream(sock, on_message, on_eof, bulk_limit=bulk_limit)
+        peer = Peer(stream=stream, incarnation=up.incarnation)
         before, self._peers[where] = self._peers.get(where), peer
         if before is not None:
             before.close()
@@ -257,11 +258,11 @@ class StageIO:
     def _submit(self, submit: Submit) -> None:
         route = dict(submit.targets)
         if self._stage.final_output_type is not None:
-            route[CALLER] = 0
+            route[CALLER] = (0, self._peers[CALLER, 0].incarnation)
         outs = {}
-        for stage, replica in route.items():
+        for stage, (replica, incarnation) in route.items():
             peer = self._peers.get((stage, replica))
-            if peer is not None and peer.out is not None:
+            if peer is not None and peer.out is not None and peer.incarnation == incarnation:
                 outs[stage] = peer.out
         self._requests.submit(submit, outs if len(outs) == len(route) else None)
 

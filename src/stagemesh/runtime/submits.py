@@ -24,15 +24,18 @@ def check_sendable(plan: Plan, call: Call) -> None:
 
 
 def submits_of(
-    plan: Plan, key: Key, route: Mapping[int, int], call: Call, unread_bytes: int
+    plan: Plan, key: Key, route: Mapping[int, tuple[int, int]], call: Call, unread_bytes: int
 ) -> dict[int, bytes]:
-    """Encode what each stage is told, consumers first; `unread_bytes` are for all of them."""
+    """Encode what each stage is told, consumers first.
+
+    `route` has replica and incarnation of every stage that lives; `unread_bytes` are for all.
+    """
     submits = {}
     num_finals = sum(stage.final_output_type is not None for stage in plan.stages)
     window = share_of(unread_bytes, num_finals)
     for stage in reversed(plan.stages):
         targets = {
-            edge.target: route.get(edge.target, _LARGEST)
+            edge.target: route.get(edge.target, (_LARGEST, _LARGEST))
             for edge in plan.edges
             if edge.source == stage.stage_id
         }

@@ -116,7 +116,11 @@ def socket_times() -> tuple[list[float], list[float]]:
 
     sock, pid = in_child(echo)
     data = bytes(BARE_BYTES)
-    found = timed(lambda: sock.send(data) and None, lambda: hear_all([sock]))
+
+    def say() -> None:
+        sock.send(data)
+
+    found = timed(say, lambda: hear_all([sock]))
     sock.close()
     os.waitpid(pid, 0)
     return found

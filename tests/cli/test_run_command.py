@@ -24,6 +24,7 @@ from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.audio import Audio
 from stagemesh.runtime.outputs import OmniResult, StageProgress, StageReport, StageState
+from stagemesh.runtime.telemetry import Observers, Outcome
 
 CONFIG: Final = {"model_type": "voice_chat"}
 SPOKEN: Final = Audio(samples=array("f", [0.5] * 44100).tobytes(), sampling_rate=22050)
@@ -65,6 +66,7 @@ class Answering:
     def __init__(self, plan: Plan) -> None:
         """Take any plan."""
         self.plan = plan
+        self.observers = Observers()
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +85,8 @@ class Answering:
         """Answer after some news of every state."""
         assert question == "hi"
         assert timeout_s == 600.0
+        self.observers.opened("one")
+        self.observers.ended("one", Outcome.FINISHED, None)
         for state in StageState:
             on_progress(
                 StageProgress(
@@ -175,6 +179,30 @@ def test_a_file_that_fails_while_it_is_written_is_told(
     shown = capsys.readouterr()
     assert "error[CL001]: `/dev/full` cannot be written: no space" in shown.err
     assert shown.out == "Paris.\n"
+
+
+def test_a_timeline_is_written_when_it_is_asked_for(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file for trace viewers, which has the request."""
+    assert main(["run", model, "hi", "--trace", "out.json"]) == 0
+    assert "wrote the timeline to out.json\n" in capsys.readouterr().err
+    events = json.loads(Path("out.json").read_text())["traceEvents"]
+    assert {event["name"] for event in events if event["ph"] == "X"} == {"one", "queued"}
+
+
+@pytest.mark.parametrize(("path", "starts"), [("/dev/full", True), ("nowhere/out.json", False)])
+def test_a_timeline_that_cannot_be_written_is_told(
+    model: str,
+    path: str,
+    starts: bool,  # noqa: FBT001  a column of the table
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before anything starts where that is known."""
+    assert main(["run", model, "hi", "--trace", path]) == 1
+    shown = capsys.readouterr().err
+    assert "error[CL001]" in shown
+    assert ("Plan for" in shown) is starts
 
 
 @pytest.mark.parametrize("output", ["/", "nowhere/answer.wav", "locked/answer.wav"])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ import pytest
 import stagemesh.cli._serve
 from stagemesh.cli._main import main
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.server import Listening, ServeOptions
 
@@ -33,10 +35,12 @@ class Stopped:
         """Remember how it was asked to serve."""
         assert plan.pipeline == "voice_chat"
         Stopped.options = options
+        self.observers = Observers()
         self._stop = asyncio.Event()
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until the signal that comes at once."""
+        self.observers.begun("mine", {})
         on_ready(Listening(url="http://127.0.0.1:8000", control=Path("8000.sock")))
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(self._stop.wait(), 60)
@@ -86,6 +90,38 @@ def test_a_headless_start_works_for_its_head_alone(
     assert [plan.launch.stage_id for plan in worked] == [1]
     shown = capsys.readouterr()
     assert (shown.out, "serving at" in shown.err) == ("", False)
+
+
+@pytest.mark.usefixtures("own_log")
+def test_under_json_every_line_is_an_object(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said otherwise as well, and a line for a request."""
+    assert main(["serve", model, "--log-format", "json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines[0]["message"].startswith("Plan for voice_chat: 3 stages")
+    assert lines[-1]["message"] == "stopped"
+    assert [line["logger"] for line in lines if line.get("request_id") == "mine"] == [
+        "stagemesh.requests"
+    ]
+
+
+@pytest.mark.usefixtures("own_log")
+def test_under_debug_a_line_is_shown_once(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The format that was asked for takes the place of the usual one."""
+    assert main(["serve", model, "--debug", "--log-format", "text"]) == 0
+    shown = capsys.readouterr().err
+    assert shown.count("begins at") == 1
+    assert " stagemesh.requests [request_id=mine]: begins at" in shown
+    assert logging.getLogger("stagemesh").level == logging.DEBUG
+
+
+@pytest.fixture
+def own_log() -> Iterator[None]:
+    """Put the log back as it was."""
+    log = logging.getLogger("stagemesh")
+    handlers, level = log.handlers[:], log.level
+    yield
+    log.handlers[:] = handlers
+    log.setLevel(level)
 
 
 def test_every_option_reaches_the_server(model: str) -> None:

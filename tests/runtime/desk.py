@@ -35,6 +35,8 @@ ROOM = 4
 class Recorder:
     """Stands for a stream: writes down what is sent."""
 
+    is_near = True
+
     def __init__(self) -> None:
         """Nothing was sent."""
         self.sent: list[tuple[Message, Attached]] = []

@@ -14,8 +14,10 @@ from stagemesh.errors import ClosedError
 from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.core.unread import share_of
 from stagemesh.runtime.edge import Connector, EdgeIn
-from stagemesh.runtime.edge_out import UNBOUNDED, EdgeOut
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.inbox import Inbox, Resume
+from stagemesh.runtime.live import output_of
+from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.messages import (
     Ack,
     Attached,
@@ -30,7 +32,7 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.outputs import OmniOutput
 from stagemesh.runtime.running import Call, Running
-from stagemesh.runtime.stage_loop import CALLER, StageLoop, Target
+from stagemesh.runtime.stage_loop import StageLoop, Target
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.payload import Payload
@@ -43,6 +45,8 @@ _NOBODY: Final = Key(rid="nobody", epoch=0)
 
 class Wire:
     """One direction of a stream: holds what was sent until it is moved."""
+
+    is_near = True
 
     def __init__(self) -> None:
         """Nothing was sent."""
@@ -105,10 +109,10 @@ class Line:
         between, back, up, down = self.wires
         connector = Connector(spec=CONNECTOR, options=SharedMemoryOptions())
         self.middle = EdgeOut(
-            between.as_stream, connector.sender(), self.first.requests.sent, limits
+            between.as_stream, connector.sender(), self.first.requests.sent, None, limits
         )
         self.into = EdgeIn(back.as_stream, connector)
-        self.last = EdgeOut(up.as_stream, connector.sender(), self.second.requests.sent, UNBOUNDED)
+        self.last = EdgeOut(up.as_stream, connector.sender(), self.second.requests.sent)
         self.caller = EdgeIn(down.as_stream, connector)
         between.hears, up.hears = self._input, self._output
         back.hears, down.hears = partial(_credit, self.middle), partial(_credit, self.last)
@@ -188,8 +192,9 @@ class Line:
             self.caller.discard(message, attached)
             return
         payload = self.caller.take(message, attached)
-        keep = partial(self.caller.keep, message, payload)
-        self.running[key].output(self._plan, payload, keep, final=message.last)
+        running = self.running[key]
+        own = running.own(payload, partial(self.caller.keep, message, payload))
+        running.output(output_of(self._plan, message, own))
 
     def _said(self, stage: int, message: Message) -> None:
         if not isinstance(message, Finished | Failed | Cancelled):
@@ -212,6 +217,8 @@ class Line:
 
 class _Prompt:
     """Stands for the edge from the caller."""
+
+    source = CALLER
 
     def take(self, _chunk: Chunk, _attached: Attached) -> Payload:
         """The prompt."""

@@ -105,8 +105,11 @@ class Started:
 
     def in_flight(self) -> dict[int, tuple[int, ...]]:
         """Requests bound to each replica."""
-        assert self.omni._frontend is not None
-        return dict(self.omni._frontend.in_flight)
+        bound = self.omni.measures().traffic.bound
+        return {
+            stage: tuple(count for _, count in sorted(replicas.items()))
+            for stage, replicas in bound.items()
+        }
 
     def settle(self) -> None:
         """Ask until the stages have said their last word about every request that was left."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagemesh.runtime import messages
+from stagemesh.runtime.load import Load, Times
 from stagemesh.runtime.messages import FRAME_HEAD, Message, ProtocolError
 
 KEY = messages.Key(rid="r", epoch=3)
@@ -25,6 +26,15 @@ SAMPLES: list[Message] = [
     messages.Cancelled(key=KEY),
     messages.Chunk(key=KEY, seq=0, number=7, body=b"x", last=True),
     messages.Ack(number=7),
+    messages.Pong(number=1, step_s=0.5, load=Load(running=1, steps=Times(total_s=0.5))),
+    messages.Marks(
+        key=KEY,
+        submitted=1.0,
+        started=1.5,
+        over=None,
+        closed=2.0,
+        hops=[messages.Hop(source=0, seq=0, num_bytes=9, sent=1.25, taken=1.5)],
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -83,6 +83,12 @@ def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+async def all_gone(pids: Sequence[int]) -> None:
+    """Wait until none of these processes is left."""
+    for pid in pids:
+        await asyncio.to_thread(wait_for_exit, pid)
+
+
 def said(result: OmniResult) -> list[tuple[object, bytes]]:
     """Text and bytes of everything that the last stage has said."""
     return [
@@ -133,6 +139,7 @@ def test_the_death_of_a_rank_ends_its_replica_and_nothing_else(
     """Its requests hear which rank it was, others are served, and the replica comes back."""
     started = two_replicas
     pids, before = ranks_of(started), len(processes())
+    started.many(["warm up"] * 4)  # every edge has its memory now
     fds = descriptors(started.pid(0))
     stall = {"talker": {"fail_at": "stall", "fail_step": 1}}
     long = {"thinker": {"delay_steps": 2000}}
@@ -151,7 +158,7 @@ def test_the_death_of_a_rank_ends_its_replica_and_nothing_else(
             other = asyncio.ensure_future(omni.run("other", sampling_params=long))
         os.kill(pids[rank], signal.SIGKILL)
         began = time.monotonic()
-        await asyncio.to_thread(lambda: [wait_for_exit(pid) for pid in pids])
+        await all_gone(pids)
         assert time.monotonic() - began < END_S
         if doomed:
             done, left = await asyncio.wait(doomed, return_when=asyncio.FIRST_COMPLETED)
@@ -267,11 +274,24 @@ def test_a_rank_that_stops_answering_is_found_and_named(
             os.kill(pids[rank], signal.SIGSTOP)
             with pytest.raises(StageFailedError, match=f"rank `{rank}` has not answered for"):
                 await started.omni.run("x")
-            await asyncio.to_thread(lambda: [wait_for_exit(pid) for pid in pids])
+            await all_gone(pids)
             await started.until_serving()
             assert (await started.omni.run("x")).text == "x#0x#1x#2"
 
         started.call(run())
+
+
+def test_a_replica_of_several_ranks_tells_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, as its stage does: three outputs, however many ranks make them."""
+    monkeypatch.setattr(monitor, "INTERVAL_S", 0.1)
+    with Started(plan_of(2)) as started:
+        started.run()
+
+        def told() -> int:
+            return started.omni.health().stages[1].replicas[0].trail.load.outputs
+
+        started.call(started.until(lambda: told() > 0))
+        assert told() == 3
 
 
 @pytest.mark.usefixtures("_nothing_left")

@@ -137,7 +137,7 @@ def test_a_request_for_a_process_that_was_replaced_is_refused(talker: Talker) ->
     for epoch, incarnation in enumerate((0, 1, 2)):
         key = Key(rid=f"for {incarnation}", epoch=epoch)
         caller.sendall(messages.encode(Submit(key=key, params={}, targets={2: (0, incarnation)})))
-    refused = set()
+    refused: set[str] = set()
     read = b""
     while len(refused) < 2:
         read += caller.recv(4096)

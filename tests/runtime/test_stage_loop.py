@@ -14,9 +14,9 @@ import pytest
 from stagemesh.engines._fake import FakeEngine
 from stagemesh.engines.fake import FakeOptions
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key
 from stagemesh.runtime.stage_loop import (
-    CALLER,
     Counted,
     Emission,
     Over,

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,14 @@ def test_a_line_without_end_is_bounded() -> None:
     assert {len(line) for line in lines[:-1]} == {2048}
 
 
+def test_a_stage_finds_our_modules_first_and_then_its_own() -> None:
+    """Where its environment says, before where this process looks."""
+    paths = child._search_path({"PYTHONPATH": "/own/one::/own/two"}).split(os.pathsep)
+    assert (Path(paths[0]) / "stagemesh").is_dir()
+    assert paths[1:3] == ["/own/one", "/own/two"]
+    assert len(paths) > 3
+
+
 def test_secrets_do_not_reach_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs foreign code, and has no use for them; all else is passed on."""
     seen: dict[str, Any] = {}
@@ -111,6 +120,6 @@ def test_secrets_do_not_reach_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "a secret of some length")
     one, other = socket.socketpair()
     with one, other:
-        child._spawn(one, {"TEST_OWN": "1"})
+        child._spawn("stage_main", one, {"TEST_OWN": "1"})
     assert {"TEST_OTHER", "TEST_OWN", "PYTHONPATH"} <= set(seen["env"])
     assert not {TOKEN, API_KEY} & set(seen["env"])

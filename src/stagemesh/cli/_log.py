@@ -19,10 +19,15 @@ class ErrorStream(logging.StreamHandler[TextIO]):
         super().emit(record)
 
 
-def show_log() -> None:
-    """Show everything that stagemesh logs, which includes every line that a stage writes."""
+def show_log(lines: logging.Formatter | None = None, level: int = logging.DEBUG) -> None:
+    """Show what stagemesh logs, which includes every line that a stage writes.
+
+    `lines` says how, in place of how it was shown before.
+    """
     shown = ErrorStream()
-    shown.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    shown.setFormatter(lines or logging.Formatter("%(name)s: %(message)s"))
     log = logging.getLogger("stagemesh")
+    for before in [each for each in log.handlers if isinstance(each, ErrorStream)]:
+        log.removeHandler(before)
     log.addHandler(shown)
-    log.setLevel(logging.DEBUG)
+    log.setLevel(level)

@@ -113,10 +113,27 @@ def _axis(doc: AxisDoc) -> Iterator[str]:
         yield f"- option `{option.name}`: {taken}. {option.doc}"
 
 
+def metrics_page() -> str:
+    """Every metric of a server."""
+    from stagemesh.serve.metric_table import METRICS, Kind  # noqa: PLC0415  one page alone
+
+    lines = ["# Metrics", "", _NOTE, "", "What `GET /metrics` of a server exports for Prometheus."]
+    for kind in Kind:
+        lines += ["", f"## {kind.value.capitalize()}s", ""]
+        for metric in METRICS:
+            if metric.kind is kind:
+                labels = ", ".join(f"`{label}`" for label in metric.labels)
+                lines.append(
+                    f"- `{metric.full_name}`{f' by {labels}' if labels else ''}: {metric.doc}"
+                )
+    return "\n".join([*lines, ""])
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "axes.md": axes_page,
     "codes.md": codes_page,
     "commands.md": commands_page,
+    "metrics.md": metrics_page,
 }
 """What writes each page."""
 

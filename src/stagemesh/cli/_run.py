@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from stagemesh.cli._making import made_from
 from stagemesh.cli._progress import Progress, report_text
@@ -20,6 +21,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import OmniResult
+from stagemesh.runtime.timeline import Timeline
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
@@ -44,6 +46,8 @@ def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
     """Find what is wrong with the request before anything is started."""
     found = check_runnable(plan) + check_prompt(namespace.question)
     found += check_timeout(namespace.timeout, Origin(layer=Layer.GLOBAL, source="--timeout"))
+    if namespace.trace is not None:
+        found += check_writable(namespace.trace, "--trace")
     if namespace.output is not None:
         found += check_writable(namespace.output, "--output")
         if all(stage.final_output_type != _AUDIO for stage in plan.stages):
@@ -60,12 +64,28 @@ def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
 
 def _ask(namespace: argparse.Namespace, plan: Plan) -> OmniResult:
     sys.stderr.write(f"{plan_summary(plan, columns(sys.stderr))}\n")
-    with Progress(plan) as progress, Omni(plan) as omni:
-        progress.started()
-        [result] = omni.generate(
-            namespace.question, timeout_s=namespace.timeout, on_progress=progress.news
-        )
+    timeline = Timeline()
+    try:
+        with Progress(plan) as progress, Omni(plan) as omni:
+            if namespace.trace is not None:
+                omni.observers.add(timeline)
+            progress.started()
+            [result] = omni.generate(
+                namespace.question, timeout_s=namespace.timeout, on_progress=progress.news
+            )
+    finally:
+        if namespace.trace is not None:
+            _write_trace(timeline, namespace.trace)
     return result
+
+
+def _write_trace(timeline: Timeline, path: str) -> None:
+    """Write the timeline, of a request that has failed as well."""
+    try:
+        timeline.write(Path(path))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    sys.stderr.write(f"wrote the timeline to {path}\n")
 
 
 def _write_audio(result: OmniResult, path: str) -> None:
@@ -82,9 +102,13 @@ def _write_audio(result: OmniResult, path: str) -> None:
     try:
         result.audio.write(path)
     except OSError as error:
-        message = f"`{path}` cannot be written: {(error.strerror or str(error)).lower()}"
-        raise DiagnosticError([Diagnostic(code="CL001", message=message)]) from error
+        raise _unwritable(path, error) from error
     sys.stderr.write(f"wrote {result.audio.seconds:.1f} s of audio to {path}\n")
+
+
+def _unwritable(path: str, error: OSError) -> DiagnosticError:
+    message = f"`{path}` cannot be written: {(error.strerror or str(error)).lower()}"
+    return DiagnosticError([Diagnostic(code="CL001", message=message)])
 
 
 def _print(namespace: argparse.Namespace, result: OmniResult) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from stagemesh.cli._log import show_log
 from stagemesh.cli._making import made_from
 from stagemesh.cli._screen import columns, show_diagnostics
 from stagemesh.errors import DiagnosticError
@@ -18,10 +20,12 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_runnable
 from stagemesh.runtime.launchers.worker import run_headless
 from stagemesh.runtime.transport.token import USERS, check_bind, read_api_key
+from stagemesh.serve.logs import FORMATS, RequestLog
 from stagemesh.serve.server import Listening, ServeOptions, Server
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
+_log: Final = logging.getLogger("stagemesh.serve")
 _MAX_PORT: Final = 65535
 
 
@@ -31,8 +35,9 @@ def run(namespace: argparse.Namespace) -> int:
     show_diagnostics(made.diagnostics, made.documents)
     if made.plan is None:
         return 1
+    tell = _teller(namespace)
     if made.plan.launch.headless:
-        return _work(made.plan)
+        return _work(made.plan, tell)
     key = read_api_key(namespace.api_key_file)
     is_insecure = made.plan.launch.insecure_no_token
     found = [
@@ -50,29 +55,45 @@ def run(namespace: argparse.Namespace) -> int:
         max_request_bytes=namespace.max_request_bytes,
         max_unread_bytes=namespace.max_unread_bytes,
     )
-    sys.stderr.write(f"{plan_summary(made.plan, columns(sys.stderr))}\n")
-    asyncio.run(_serve(Server(made.plan, options)))
-    sys.stderr.write("stopped\n")
+    server = Server(made.plan, options)
+    if namespace.log_format is not None:
+        server.observers.add(RequestLog())
+    tell(plan_summary(made.plan, columns(sys.stderr)))
+    asyncio.run(_serve(server, tell))
+    tell("stopped")
     return 0
 
 
-def _work(plan: Plan) -> int:
+def _work(plan: Plan, tell: Callable[[str], None]) -> int:
     """Run replicas for a head elsewhere, which alone is asked: no port is opened for users."""
-    sys.stderr.write(f"{plan_summary(plan, columns(sys.stderr))}\n")
+    tell(plan_summary(plan, columns(sys.stderr)))
     asyncio.run(run_headless(plan))
-    sys.stderr.write("stopped\n")
+    tell("stopped")
     return 0
 
 
-async def _serve(server: Server) -> None:
+def _teller(namespace: argparse.Namespace) -> Callable[[str], None]:
+    """How things are said here; where a form of the log was asked for, everything has it."""
+    if namespace.log_format is None:
+        return _shown
+    level = logging.DEBUG if namespace.debug else logging.INFO
+    show_log(FORMATS[namespace.log_format](), level)
+    return _log.info
+
+
+def _shown(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+async def _serve(server: Server, tell: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
-    await server.run(_ready)
 
+    def ready(listening: Listening) -> None:
+        tell(f"serving at {listening.url}, Ctrl-C stops")
 
-def _ready(listening: Listening) -> None:
-    sys.stderr.write(f"serving at {listening.url}, Ctrl-C stops\n")
+    await server.run(ready)
 
 
 def _wrong_numbers(namespace: argparse.Namespace) -> Iterator[Diagnostic]:

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from stagemesh.plan.table import table
 
-_HEAD: Final = ("stage", "replica", "state", "process", "restarts", "in step", "reason")
+_HEAD: Final = (
+    *("stage", "replica", "state", "process", "restarts", "queue", "wait", "running"),
+    *("outputs/s", "first output", "in step", "reason"),
+)
 
 
 def state_text(state: Mapping[str, Any], width: int | None = None) -> str:
@@ -26,6 +29,15 @@ def _rows(state: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 replica["state"],
                 "-" if replica["pid"] is None else str(replica["pid"]),
                 str(replica["num_restarts"]),
+                "-" if replica["queued"] is None else str(replica["queued"]),
+                str(replica["waiting"]),
+                str(replica["running"]),
+                f"{replica['outputs_per_s']:.1f}",
+                _seconds(replica["first_output_s"]),
                 f"{replica['step_s']:.1f} s" if replica["step_s"] else "-",
                 reason.splitlines()[0],
             )
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.3f} s"

@@ -21,6 +21,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         default=600.0,
         help="give up on the answer after this long, once all stages are ready",
     )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write what each stage did when, as a file for trace viewers such as Perfetto",
+    )
     parser.add_argument("--json", action="store_true", help="print the answer and report as JSON")
 
 

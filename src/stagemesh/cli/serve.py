@@ -36,6 +36,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="where `scale` and `top` reach this server; found by its port when left out",
     )
     group.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        help="log every request on standard error, as lines of text or of JSON",
+    )
+    group.add_argument(
         "--max-request-bytes",
         metavar="N",
         type=int,

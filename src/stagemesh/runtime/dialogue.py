@@ -54,8 +54,8 @@ class Dialogue:
                 _settle(self._meets.pop((stage, replica, incarnation), None))
             case Blame():
                 self._on_blame(message)
-            case Pong(number=number, step_s=step_s):
-                self.pulse.answered(number, step_s)
+            case Pong(number=number, step_s=step_s, load=load):
+                self.pulse.answered(number, step_s, load)
             case _:
                 attached.close()
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}` here")

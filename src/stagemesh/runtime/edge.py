@@ -14,11 +14,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 from typing import Final, cast
 
 from stagemesh.plan.values import EdgePlan
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
+from stagemesh.runtime.load import InCount
 from stagemesh.runtime.messages import MAX_CREDITS, Ack, Attached, Chunk, Credit, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
@@ -91,8 +93,9 @@ class Connector:
 class EdgeIn:
     """The consuming end."""
 
-    def __init__(self, stream: Stream, connector: Connector) -> None:
-        """Answer releases over `stream`."""
+    def __init__(self, stream: Stream, connector: Connector, count: InCount | None = None) -> None:
+        """Answer releases over `stream`, and count in `count`, which several ends may share."""
+        self._count = InCount() if count is None else count
         self._stream = stream
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -109,6 +112,11 @@ class EdgeIn:
     def num_kept(self) -> int:
         """Chunks that are kept."""
         return sum(map(len, self._kept.values()))
+
+    @property
+    def source(self) -> int:
+        """The stage that it comes from, or `CALLER`."""
+        return self._count.source
 
     def when_here(self, chunk: Chunk, attached: Attached, then: Callable[[], None]) -> None:
         """Call `then` once a chunk can be taken or discarded without waiting, in order."""
@@ -130,6 +138,8 @@ class EdgeIn:
             where = "after the last" if expected == _OVER else f"in place of `{expected}`"
             raise ValueError(f"chunk `{chunk.seq}` came {where}")
         self._seqs[chunk.key] = _OVER if chunk.last else expected + 1
+        if chunk.at:
+            self._count.hops.add(monotonic() - chunk.at)
         return payload
 
     def keep(self, chunk: Chunk, payload: Payload) -> Payload:
@@ -155,6 +165,7 @@ class EdgeIn:
 
     def discard(self, chunk: Chunk, attached: Attached) -> None:
         """Give back a chunk that nobody wants any more."""
+        self._count.dropped += 1
         try:
             self._get(chunk, attached).release()
         except ValueError:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Final
 
 from stagemesh.runtime.core.credits import Limits, Outflow, StreamKey
 from stagemesh.runtime.edge_threads import WaitingSender
+from stagemesh.runtime.load import OutCount
 from stagemesh.runtime.messages import Chunk, Key
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import Sender
@@ -33,6 +35,7 @@ class _Chunk:
     payload: Payload
     size: int
     last: bool
+    since: float
 
 
 class _Sending:
@@ -54,9 +57,14 @@ class EdgeOut:
         stream: Stream,
         sender: Sender,
         on_sent: Callable[[Key, ValueError | None], None],
+        count: OutCount | None = None,
         limits: Limits = UNBOUNDED,
     ) -> None:
-        """`on_sent` is called for every chunk that had to wait, once it is gone or refused."""
+        """`on_sent` is called for every chunk that had to wait, once it is gone or refused.
+
+        What goes out is counted in `count`, which several ends may share.
+        """
+        self._count = OutCount() if count is None else count
         self._stream = stream
         self._sender = sender
         self._on_sent = on_sent
@@ -108,7 +116,7 @@ class EdgeOut:
         self.open(key)
         stream = (key.rid, key.epoch)
         sending = self._sending[stream]
-        chunk = _Chunk(payload=payload, size=payload.num_bytes, last=last)
+        chunk = _Chunk(payload=payload, size=payload.weight, last=last, since=monotonic())
         has_credit = not sending.waiting and self._flow.offer(stream, chunk.size)
         if has_credit and not self._ready and self._put(stream, sending, chunk):
             return True
@@ -128,6 +136,7 @@ class EdgeOut:
         if away is not None and kept:
             self._kept[away[:2]] = away[2]
         elif away is not None:
+            self._count.answered += 1
             self._grant(away[0], away[2])
         self._flush()
 
@@ -137,6 +146,7 @@ class EdgeOut:
         for seq in seqs:
             size = self._kept.pop((stream, seq), None)
             if size is not None:
+                self._count.answered += 1
                 self._grant(stream, size)
         self._flush()
 
@@ -154,6 +164,7 @@ class EdgeOut:
         if not self._open:
             return
         self._open = False
+        self._count.answered += len(self._away) + len(self._kept)  # nobody will answer
         sendings = list(self._sending.values())
         for forgotten in (self._sending, self._ready, self._away, self._kept):
             forgotten.clear()
@@ -189,6 +200,7 @@ class EdgeOut:
                 except ValueError as refusal:
                     error = refusal
                 self._went(stream, sending)
+                self._count.wait_s += monotonic() - chunk.since
                 self._on_sent(sending.key, error)
         finally:
             self._flushes = False
@@ -202,6 +214,7 @@ class EdgeOut:
 
     def _put(self, stream: StreamKey, sending: _Sending, chunk: _Chunk) -> bool:
         """Send a chunk that has credit, which goes back when the chunk is refused."""
+        at = monotonic() if self._stream.is_near else 0.0
         try:
             try:
                 ticket = self._sender.put(chunk.payload)
@@ -215,8 +228,15 @@ class EdgeOut:
         seq = sending.next_seq
         sending.next_seq += 1
         self._away[ticket.number] = (stream, seq, chunk.size)
+        self._count.chunks += 1
+        self._count.num_bytes += chunk.payload.num_bytes
         message = Chunk(
-            key=sending.key, seq=seq, number=ticket.number, body=ticket.body, last=chunk.last
+            key=sending.key,
+            seq=seq,
+            number=ticket.number,
+            body=ticket.body,
+            last=chunk.last,
+            at=at,
         )
         self._stream.send(message, ticket.fds, ticket.bulk)
         return True

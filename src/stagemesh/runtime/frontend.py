@@ -20,12 +20,14 @@ from stagemesh.errors import (
     StagemeshError,
 )
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.core.actions import Action, Ask, Begin, Ended, Settled
+from stagemesh.runtime.core.actions import Action, Begin, Ended, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
 from stagemesh.runtime.edge import Connector, EdgeIn, Peer
 from stagemesh.runtime.edge_out import EdgeOut
-from stagemesh.runtime.hints import routing_keys
+from stagemesh.runtime.live import Live, Waits, ask_of, failure_of, output_of, traffic_of
+from stagemesh.runtime.load import Counts
+from stagemesh.runtime.marks import hop_of, told_here
 from stagemesh.runtime.messages import (
     Ack,
     Attached,
@@ -36,16 +38,19 @@ from stagemesh.runtime.messages import (
     Failed,
     Finished,
     Key,
+    Marks,
     Message,
     Progress,
     ProtocolError,
+    Terminal,
 )
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, Call, Live, Running, Seat
+from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.submits import check_sendable, submits_of
+from stagemesh.runtime.telemetry import Observers, StageMarks, Traffic, outcome_of
 
 _FIRST: Final = 1
 """Number of the first process of a replica."""
@@ -63,22 +68,23 @@ class Frontend:
         *,
         queue_limit: int | None = None,
         unread_bytes: int = UNREAD_BYTES,
+        observers: Observers | None = None,
     ) -> None:
-        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why.
-
-        `queue_limit` and `unread_bytes` are those of `AsyncOmni`.
-        """
+        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why."""
         self._plan: Final = plan
         self._unread_bytes: Final = unread_bytes
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=queue_limit)
+        self._observers = Observers() if observers is None else observers
+        self.counts: Final[dict[ReplicaId, Counts]] = {}
+        self._signs: dict[ReplicaId, float] = {}
         self._live: dict[str, Live] = {}
         self._tickets = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._draining = False
-        self._waits: list[tuple[ReplicaId | None, asyncio.Future[None]]] = []
+        self._waits = Waits(self._is_busy)
         self._peers: dict[ReplicaId, Peer] = {}
         for where, sock in callers.items():
             self._attach(where, sock, _FIRST)
@@ -89,12 +95,9 @@ class Frontend:
         return self._draining
 
     @property
-    def in_flight(self) -> Mapping[int, tuple[int, ...]]:
-        """What is bound to each replica, by stage id."""
-        return {
-            stage: tuple(count for _, count in sorted(bindings.router.backlog.items()))
-            for stage, bindings in self._dispatcher.bindings.items()
-        }
+    def traffic(self) -> Traffic:
+        """The requests that there are."""
+        return traffic_of(self._dispatcher)
 
     def open(self, call: Call) -> Running:
         """Take a request on, and submit it to one replica of every stage once there is room.
@@ -102,24 +105,25 @@ class Frontend:
         Raises `InvalidRequestError` for a name in use or what cannot be carried, `OverloadedError`
         when too many run or wait, and `StageFailedError` when a stage has no replica left.
         """
+        try:
+            return self._open(call)
+        except StagemeshError as error:
+            self._observers.refused(call.request_id, outcome_of(error, is_closing=True), error)
+            raise
+
+    def _open(self, call: Call) -> Running:
         if self._closed or self._draining:
             why = "is closed" if self._closed else "takes no more requests: it is shutting down"
             raise ClosedError(f"the system {why}")
         name = call.request_id
         check_sendable(self._plan, call)
-        ask = Ask(
-            name=name,
-            keys=routing_keys(name, call.prompt, call.route),
-            cost=call.route.cost,
-            parent=call.route.follows,
-            timeout_s=call.timeout_s,
-        )
-        actions = self._dispatcher.open(ask, self._loop.time())
+        actions = self._dispatcher.open(ask_of(call), self._loop.time())
         self._tickets += 1
         # by ticket: a request and its live record must not hold each other once they are forgotten
         leave = functools.partial(self._leave, name, self._tickets)
         running = Running(call, leave, self._unread_bytes)
-        self._live[name] = Live(call=call, running=running, ticket=self._tickets)
+        trace = self._observers.opened(name)
+        self._live[name] = Live(call=call, running=running, ticket=self._tickets, trace=trace)
         try:
             self._act(actions)
         except BaseException:
@@ -153,8 +157,11 @@ class Frontend:
             del self._peers[where]
             peer.close()
         actions = self._left(where, reason)
+        seat, now = self._seat(where), self._loop.time()
+        self._observers.died(seat, reason, now - self._signs.pop(where, now))
         if not any(isinstance(action, Ended) and action.stage is not None for action in actions):
-            _log.warning("%s", reason)  # no request tells of it
+            told = {"stage": seat.stage, "replica": seat.replica}
+            _log.warning("%s", reason, extra=told)  # no request tells of it
 
     def expel(self, where: ReplicaId) -> None:
         """A replica leaves, and has had its time: what is still bound to it is cancelled."""
@@ -166,7 +173,7 @@ class Frontend:
         peer = self._peers.pop(where, None)
         if peer is not None:
             peer.close()
-        self._left(where, f"{self._name_of(where)} has left")
+        self._left(where, f"{self._seat(where)} has left")
 
     def drain(self) -> None:
         """Take no more requests; those that run or wait go on."""
@@ -174,10 +181,7 @@ class Frontend:
 
     def idle(self, where: ReplicaId | None = None) -> asyncio.Future[None]:
         """Done once no request is bound to a replica, or to any; needs no time where none is."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._waits.append((where, future))
-        self._tell_idle()
-        return future
+        return self._waits.idle(where)
 
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
@@ -195,14 +199,16 @@ class Frontend:
             self._on_message(where, peer, message, attached)
 
         def on_eof(reason: str | None) -> None:
+            self._signs.setdefault(where, self._loop.time())
             self.hold(where)
             self._on_lost(where, reason)  # and `down` comes once the process has been reaped
 
         connector = Connector.to_caller(sock)
         stream = Stream(sock, on_message, on_eof, bulk_limit=connector.bulk_limit)
         peer = Peer(stream=stream, incarnation=incarnation)
-        peer.out = EdgeOut(peer.stream, connector.sender(), self._sent)
-        peer.into = EdgeIn(peer.stream, connector)
+        counts = self.counts.setdefault(where, Counts())
+        peer.out = EdgeOut(peer.stream, connector.sender(), self._sent, counts.out(where.stage))
+        peer.into = EdgeIn(peer.stream, connector, counts.into(where.stage))
         self._peers[where] = peer
         slots, window = room_of(self._plan.stage(where.stage))
         self._dispatcher.joined(where.stage, where.replica, slots, window)
@@ -218,32 +224,23 @@ class Frontend:
         route = self._dispatcher.route
         return [name for name in self._live if route(name).get(where.stage) == where.replica]
 
-    def _tell_idle(self) -> None:
-        for where, future in self._waits:
-            is_busy = self._live if where is None else self._bound(where)
-            if not is_busy and not future.done():
-                future.set_result(None)
-        self._waits = [(where, future) for where, future in self._waits if not future.done()]
+    def _is_busy(self, where: ReplicaId | None) -> bool:
+        return bool(self._live if where is None else self._bound(where))
 
-    def _name_of(self, where: ReplicaId) -> str:
-        return f"stage `{self._plan.stage(where.stage).name}` replica `{where.replica}`"
+    def _seat(self, where: ReplicaId) -> Seat:
+        return Seat(stage=self._plan.stage(where.stage).name, replica=where.replica)
 
     def _begin(self, begin: Begin) -> None:
         """Tell the stages, and give the prompt to those that take it."""
         live = self._live[begin.name]
         key = live.key = Key(rid=begin.name, epoch=begin.epoch)
         live.route = dict(begin.route)
-        seats = {
-            stage.stage_id: Seat(stage=stage.name, replica=live.route[stage.stage_id])
-            for stage in self._plan.stages
-        }
+        live.told_at = self._loop.time()
+        seats = live.seats(self._plan)
         live.running.begin(seats)
-        route = {
-            stage: (replica, peer.incarnation)
-            for stage, replica in live.route.items()
-            if (peer := self._peer(live, stage)) is not None
-        }
-        submits = submits_of(self._plan, key, route, live.call, self._unread_bytes)
+        self._observers.begun(begin.name, seats)
+        route = live.processes(self._peers)
+        submits = submits_of(self._plan, key, route, live.call, self._unread_bytes, live.trace)
         for stage, submit in submits.items():
             peer = self._peer(live, stage)
             if peer is not None:  # else it has died, which ends the request in its own way
@@ -270,7 +267,7 @@ class Frontend:
                 peer.out.acknowledged(message.number, kept=message.kept)
             case Credit() if peer.out is not None:
                 peer.out.credited(message.key, message.seqs)
-            case Progress() | Finished() | Failed() | Cancelled():
+            case Progress() | Marks() | Finished() | Failed() | Cancelled():
                 live = self._find(message.key)
                 if live is not None:
                     self._stage_said(live, where, message)
@@ -279,24 +276,27 @@ class Frontend:
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
 
     def _stage_said(
-        self, live: Live, where: ReplicaId, message: Progress | Finished | Failed | Cancelled
+        self, live: Live, where: ReplicaId, message: Progress | Marks | Terminal
     ) -> None:
         match message:
+            case Marks():
+                self._marked(live, where, message)
             case Progress():
                 live.running.progress(where.stage, StageState.RUNNING, message.units)
             case Finished():
                 live.running.finished(where.stage, message)
+                self._observers.stage_finished(live.running.name, self._seat(where), message)
                 key, now = message.key, self._loop.time()
                 self._act(self._dispatcher.finished(key.rid, key.epoch, where.stage, now))
-            case Failed(invalid=True):
-                name = self._plan.stage(where.stage).name
-                told = f"{self._name_of(where)}: {message.message}"
-                error = InvalidRequestError(told, stage=name, replica=where.replica)
-                self._failed(where, message.key, error)
-            case Failed(key=key, message=why):
-                self._failed(where, key, f"{self._name_of(where)} failed: {why}")
-            case Cancelled():
-                self._failed(where, message.key, f"it was dropped by {self._name_of(where)}")
+            case Failed() | Cancelled():
+                self._failed(where, message.key, failure_of(message, self._seat(where)))
+
+    def _marked(self, live: Live, where: ReplicaId, marks: Marks) -> None:
+        peer = self._peers.get(where)
+        is_near = peer is not None and peer.stream.is_near
+        marks = marks if is_near else told_here(marks, live.told_at)
+        found = StageMarks(seat=self._seat(where), marks=marks, is_near=is_near)
+        self._observers.stage_marks(live.running.name, found)
 
     def _output(self, where: ReplicaId, edge: EdgeIn, chunk: Chunk, attached: Attached) -> None:
         live = self._find(chunk.key)
@@ -312,8 +312,11 @@ class Frontend:
             return
         fault = machine.output(where.stage, chunk.seq, last=chunk.last)
         assert fault is None, f"the edge has checked the order: {fault}"
-        keep = functools.partial(edge.keep, chunk, payload)
-        live.running.output(self._plan.stage(where.stage), payload, keep, final=chunk.last)
+        own = live.running.own(payload, functools.partial(edge.keep, chunk, payload))
+        output = output_of(self._plan.stage(where.stage), chunk, own)
+        live.running.output(output)
+        hop = hop_of(where.stage, chunk, output.payload.num_bytes)
+        self._observers.output(output, self._seat(where), hop)
 
     def _sent(self, key: Key, error: ValueError | None) -> None:
         """A prompt that had to wait for room has gone, or was refused."""
@@ -330,7 +333,7 @@ class Frontend:
     def _error(self, name: str, where: ReplicaId, told: str) -> StageFailedError:
         machine = self._dispatcher.machine(name)
         return StageFailedError(
-            f"{self._name_of(where)} {told}",
+            f"{self._seat(where)} {told}",
             stage=self._plan.stage(where.stage).name,
             replica=where.replica,
             retryable=machine is None or not machine.has_output,
@@ -376,6 +379,8 @@ class Frontend:
                     if failed is not None:
                         live.running.progress(failed, StageState.FAILED, {})
                     live.running.end(error)
+                    outcome = outcome_of(error, is_closing=self._closed)
+                    self._observers.ended(action.name, outcome, error)
                 case Settled():
                     self._forget(live)
 
@@ -391,5 +396,5 @@ class Frontend:
         for stage in live.route:
             if (peer := self._peer(live, stage)) is not None and live.key is not None:
                 peer.drop(live.key)
-        if self._waits:
-            self._tell_idle()
+        self._observers.settled(live.call.request_id)
+        self._waits.tell()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from stagemesh.runtime.load import Trail
 from stagemesh.spec.frozen import frozen
 
 
@@ -56,6 +57,8 @@ class ReplicaHealth:
     """For how long its engine had been in one step when it last answered; `0` while it sleeps."""
     num_missed: int
     """Questions that it was spared because it has not answered the one before."""
+    trail: Trail
+    """What it has counted, as far as that was told."""
     values: Mapping[str, object]
     """What its own start has decided for its stage, such as the engine; empty before it is up."""
     reason: str | None
@@ -85,3 +88,12 @@ class Health:
     """Where it stands."""
     stages: tuple[StageHealth, ...]
     """Its stages in order; empty before it is started."""
+
+    @classmethod
+    def of(cls, stages: tuple[StageHealth, ...], *, is_draining: bool) -> Health:
+        """A system that is up, with these stages."""
+        if is_draining:
+            return cls(state=SystemState.DRAINING, stages=stages)
+        is_healthy = all(stage.is_healthy for stage in stages)
+        state = SystemState.SERVING if is_healthy else SystemState.UNHEALTHY
+        return cls(state=state, stages=stages)

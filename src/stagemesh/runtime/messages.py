@@ -10,7 +10,7 @@ supervisor -> rank    Setup Meeting Feed Ping; Meeting Feed to rank 0, which is 
 stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
 rank -> supervisor    Fatal Pong
 caller -> stage       Submit Cancel
-stage -> caller       Progress Finished Failed Cancelled
+stage -> caller       Progress Marks Finished Failed Cancelled
 both ways on an edge  Chunk Ack Credit
 """
 
@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stagemesh.errors import StagemeshError
+from stagemesh.runtime.load import Load
 from stagemesh.spec.frozen import frozen
 
 PROTOCOL: Final = 4
@@ -139,6 +140,8 @@ class Submit(_Wire, frozen=True, kw_only=True, tag=6):
     targets: dict[int, tuple[_Count, _Count]]
     window: _Count = 0
     """Bytes of output that may be on their way to the caller."""
+    trace: Annotated[str, Meta(max_length=64)] | None = None
+    """The W3C trace context under which somebody wants to hear `Marks`, when somebody does."""
 
 
 class Cancel(_Wire, frozen=True, kw_only=True, tag=7):
@@ -185,6 +188,8 @@ class Chunk(_Wire, frozen=True, kw_only=True, tag=12):
     number: _Count
     body: bytes
     last: bool
+    at: float = 0.0
+    """When it was sent, on the monotonic clock of its host."""
 
 
 class Ack(_Wire, frozen=True, kw_only=True, tag=13):
@@ -200,6 +205,31 @@ class Credit(_Wire, frozen=True, kw_only=True, tag=15):
 
     key: Key
     seqs: Annotated[tuple[_Count, ...], Meta(min_length=1, max_length=MAX_CREDITS)]
+
+
+class Hop(_Wire, frozen=True, kw_only=True):
+    """A chunk that has come; `sent` is by the clock of its sender's host."""
+
+    source: int
+    seq: _Count
+    num_bytes: _Count
+    sent: float
+    taken: float
+
+
+class Marks(_Wire, frozen=True, kw_only=True, tag=45):
+    """What became of a traced request in a stage, by its clock; said before its terminal word."""
+
+    key: Key
+    submitted: float
+    started: float | None
+    """When the first input came."""
+    over: float | None
+    """When the engine was done with it."""
+    closed: float
+    hops: list[Hop]
+    num_left_out: _Count = 0
+    """Further hops, which would have been too many."""
 
 
 class PeerAt(_Wire, frozen=True, kw_only=True, tag=20):
@@ -284,6 +314,8 @@ class Pong(_Wire, frozen=True, kw_only=True, tag=33):
 
     number: _Count
     step_s: float
+    load: Load | None = None
+    """What it has counted, when that has changed since the last time."""
 
 
 Terminal: TypeAlias = Finished | Failed | Cancelled
@@ -291,7 +323,7 @@ Terminal: TypeAlias = Finished | Failed | Cancelled
 _Ranks: TypeAlias = Meeting | Feed
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
 _Elsewhere: TypeAlias = PeerAt | PeerComes | PeerGone | Kill | Gone
-_Work: TypeAlias = Submit | Cancel | Progress | Terminal | Chunk | Ack | Credit
+_Work: TypeAlias = Submit | Cancel | Progress | Marks | Terminal | Chunk | Ack | Credit
 Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
 """Everything that can be said."""
 

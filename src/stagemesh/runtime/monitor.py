@@ -46,12 +46,15 @@ class Monitor:
         self._routes = routes
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(INTERVAL_S, self._tick)
+        self.lag_s = 0.0
+        """How late the loop was at the last question."""
 
     def close(self) -> None:
         """Ask no more."""
         self._timer.cancel()
 
     def _tick(self) -> None:
+        self.lag_s = max(self._loop.time() - self._timer.when(), 0.0)
         self._timer = self._loop.call_later(INTERVAL_S, self._tick)
         for member in self._members:
             process = member.running

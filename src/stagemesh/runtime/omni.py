@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.errors import ClosedError, DiagnosticError
@@ -28,9 +28,10 @@ from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
 from stagemesh.runtime.params import RequestRules, SamplingParams
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, Call, OnProgress, Running
+from stagemesh.runtime.running import UNREAD_BYTES, Call, OnProgress, Running, all_or_none
 from stagemesh.runtime.scaling import scaled
 from stagemesh.runtime.supervisor import Supervisor
+from stagemesh.runtime.telemetry import Measures, Observers
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -79,6 +80,7 @@ class AsyncOmni:
         self.plan = plan_of(model, inputs)
         if found := check_runnable(self.plan) + check_limits(queue_limit, unread_bytes):
             raise DiagnosticError(found)
+        self.observers: Final = Observers()
         self._frontend_of = partial(Frontend, queue_limit=queue_limit, unread_bytes=unread_bytes)
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
@@ -106,23 +108,27 @@ class AsyncOmni:
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, launcher_of(self.plan))
         callers = await self._supervisor.start(timeout_s)
-        self._frontend = self._frontend_of(self.plan, callers, self._supervisor.lost)
+        lost, heard = self._supervisor.lost, self.observers
+        self._frontend = self._frontend_of(self.plan, callers, lost, observers=heard)
         self._supervisor.watch(self._frontend)
 
     def health(self) -> Health:
         """Say how the system is, and every replica of every stage."""
         stages = () if self._supervisor is None else self._supervisor.health
         if self._closed:
-            state = SystemState.STOPPED
-        elif self._frontend is None:
-            state = SystemState.STARTING
-        elif self._frontend.draining:
-            state = SystemState.DRAINING
-        elif all(stage.is_healthy for stage in stages):
-            state = SystemState.SERVING
-        else:
-            state = SystemState.UNHEALTHY
-        return Health(state=state, stages=stages)
+            return Health(state=SystemState.STOPPED, stages=stages)
+        if self._frontend is None:
+            return Health(state=SystemState.STARTING, stages=stages)
+        return Health.of(stages, is_draining=self._frontend.draining)
+
+    def measures(self) -> Measures:
+        """Say what the caller's side of the system counts."""
+        lag_s = 0.0 if self._supervisor is None else self._supervisor.loop_lag_s
+        if self._frontend is None:
+            return Measures(loop_lag_s=lag_s)
+        return Measures(
+            loop_lag_s=lag_s, traffic=self._frontend.traffic, counts=self._frontend.counts
+        )
 
     async def scale(self, stage: str, num_replicas: int, *, drain_s: float | None = None) -> Plan:
         """Give a stage more replicas, or fewer, while it runs; return what is planned now.
@@ -325,6 +331,11 @@ class Omni:
         return self._system.plan
 
     @property
+    def observers(self) -> Observers:
+        """Who hears of what happens."""
+        return self._system.observers
+
+    @property
     def pids(self) -> Mapping[ReplicaId, int]:
         """The stage processes that run."""
         return self._system.pids
@@ -354,26 +365,15 @@ class Omni:
             raise ClosedError("the system is closed")
         several = [prompts] if isinstance(prompts, str | Payload) else list(prompts)
 
-        async def run_all() -> list[OmniResult]:
-            tasks = [
-                asyncio.ensure_future(
-                    self._system.run(
-                        prompt,
-                        sampling_params=sampling_params,
-                        timeout_s=timeout_s,
-                        on_progress=on_progress,
-                    )
-                )
-                for prompt in several
-            ]
-            try:
-                return list(await asyncio.gather(*tasks))
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+        def run(prompt: Prompt) -> Coroutine[Any, Any, OmniResult]:
+            return self._system.run(
+                prompt,
+                sampling_params=sampling_params,
+                timeout_s=timeout_s,
+                on_progress=on_progress,
+            )
 
-        return self._thread.call(run_all())
+        return self._thread.call(all_or_none([run(prompt) for prompt in several]))
 
     def close(self) -> None:
         """Fail what runs and stop every stage; calling it again does nothing."""

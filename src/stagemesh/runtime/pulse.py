@@ -6,6 +6,10 @@ asleep, it has asked nothing meanwhile, and so blames nobody for it.
 
 from __future__ import annotations
 
+from time import monotonic
+
+from stagemesh.runtime.load import Load, Trail
+
 
 class Pulse:
     """What is known of one process from its answers."""
@@ -16,6 +20,7 @@ class Pulse:
         self.missed = 0
         self.step_s = 0.0
         self.who = "it"
+        self.trail = Trail()
         self._waits = False
 
     def asked(self) -> bool:
@@ -27,9 +32,10 @@ class Pulse:
         self.number += 1
         return True
 
-    def answered(self, number: int, step_s: float) -> None:
-        """An answer has come."""
+    def answered(self, number: int, step_s: float, load: Load | None = None) -> None:
+        """An answer has come, with what the process has counted if that has changed."""
         if number == self.number:
             self._waits = False
             self.missed = 0
             self.step_s = step_s
+        self.trail.heard(load, monotonic())

@@ -10,6 +10,7 @@ from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.core.membership import RestartPolicy
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
+from stagemesh.runtime.load import Trail
 from stagemesh.runtime.process import Incarnation, Process
 from stagemesh.spec.frozen import frozen
 
@@ -81,6 +82,7 @@ class Member:
             num_restarts=self.num_restarts,
             step_s=0.0 if process is None else process.pulse.step_s,
             num_missed=0 if process is None else process.pulse.missed,
+            trail=Trail() if process is None else process.pulse.trail,
             values={} if process is None else process.values,
             reason=self.reason,
         )

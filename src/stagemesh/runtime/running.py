@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Self
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final, Self
 
 from stagemesh.errors import StagemeshError
-from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.audio import Audio
 from stagemesh.runtime.core.unread import Unread
 from stagemesh.runtime.hints import RouteHints
-from stagemesh.runtime.messages import Finished, Key
+from stagemesh.runtime.messages import Finished
 from stagemesh.runtime.outputs import (
     OmniOutput,
     OmniResult,
@@ -60,6 +59,9 @@ class Seat:
     """Name of the stage."""
     replica: int
     """The replica it is bound to."""
+
+    def __str__(self) -> str:
+        return f"stage `{self.stage}` replica `{self.replica}`"
 
 
 class Running(AsyncIterator[OmniOutput]):
@@ -155,27 +157,22 @@ class Running(AsyncIterator[OmniOutput]):
         """What has come and was not read; after the end nothing is counted any more."""
         return self._unread.used
 
-    def output(
-        self, stage: StagePlan, payload: Payload, keep: Callable[[], Payload], *, final: bool
-    ) -> None:
-        """A stage has put something out, which is borrowed.
+    def own(self, payload: Payload, keep: Callable[[], Payload]) -> Payload:
+        """Take over an output that is borrowed; return it in memory of its own.
 
-        `keep` returns it in memory of its own, whose release lets the stage put out more.
+        `keep` does so as well, but lets the stage put out more only when that is released.
         """
-        self._first_outputs.setdefault(stage.name, self._loop.time() - self._began)
-        if self._unread.came(payload.num_bytes):
+        if self._unread.came(payload.weight):
             own = payload.copied()
             payload.release()
-        else:
-            own = keep()
-            self._credits.append(own.release)
-        output = OmniOutput(
-            request_id=self.name,
-            stage=stage.name,
-            kind=stage.final_output_type or "",
-            payload=Payload(meta=own.meta, buffers=own.buffers),
-            final=final,
-        )
+            return own
+        own = keep()
+        self._credits.append(own.release)
+        return own
+
+    def output(self, output: OmniOutput) -> None:
+        """The frontend has an output, which was taken over just now."""
+        self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
         self._queue.put_nowait(output)
 
     def _give_credit(self, num_outputs: int) -> None:
@@ -217,12 +214,12 @@ class Running(AsyncIterator[OmniOutput]):
         self._queue.put_nowait(None)
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Live:
-    """A request that is not settled, as the frontend holds it."""
-
-    call: Call
-    running: Running
-    ticket: int
-    key: Key | None = None
-    route: Mapping[int, int] = field(default_factory=dict)
+async def all_or_none(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:
+    """Wait for all; once one fails the others are cancelled."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

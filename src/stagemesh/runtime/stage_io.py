@@ -25,6 +25,7 @@ from stagemesh.runtime.edge import Connector, EdgeIn, Peer
 from stagemesh.runtime.edge_out import UNBOUNDED, EdgeOut
 from stagemesh.runtime.edge_threads import settle
 from stagemesh.runtime.inbox import Inbox, Quit
+from stagemesh.runtime.load import CALLER, Counts
 from stagemesh.runtime.messages import (
     PROTOCOL,
     Ack,
@@ -52,7 +53,7 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.own_end import crash, end_group
 from stagemesh.runtime.pipes import EXHAUSTED
 from stagemesh.runtime.shapes import limits_of
-from stagemesh.runtime.stage_loop import CALLER, Emission
+from stagemesh.runtime.stage_loop import Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.transport.tls import TlsFiles, secured
@@ -90,6 +91,7 @@ class StageIO:
         """Take over `sock`, the control stream to the supervisor."""
         self._sock = sock
         self._inbox = inbox
+        self.counts: Final = Counts()
         self._assignment: Future[Assignment] = Future()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="stagemesh-io", daemon=True)
@@ -158,7 +160,8 @@ class StageIO:
                 feeds = (*self._assigned.feeds, socket.socket(fileno=fd))
                 self._assigned = replace(self._assigned, feeds=feeds)
             case Ping(number=number):
-                self._control.send(Pong(number=number, step_s=self._inbox.away_s))
+                news = self.counts.news()
+                self._control.send(Pong(number=number, step_s=self._inbox.away_s, load=news))
             case Welcome():
                 self._assignment.set_result(self._assigned)
             case Stop():
@@ -201,10 +204,11 @@ class StageIO:
         if before is not None:
             before.close()
         if outgoing is not None:
+            count, sent = self.counts.out(stage), self._requests.sent
             limits = UNBOUNDED if stage == CALLER else limits_of(self._stage)
-            peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent, limits)
+            peer.out = EdgeOut(peer.stream, outgoing.sender(), sent, count, limits)
         if incoming is not None:
-            peer.into = EdgeIn(peer.stream, incoming)
+            peer.into = EdgeIn(peer.stream, incoming, self.counts.into(stage))
         self._control.send(Met(stage=up.stage, replica=up.replica, incarnation=up.incarnation))
 
     def _blame(self, up: PeerUp, reason: str) -> None:

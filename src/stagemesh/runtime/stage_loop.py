@@ -10,23 +10,23 @@ Memory that has run out twice in a row does not come back by itself: that ends t
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from stagemesh.runtime.checks import payload_flaws
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.load import LoopCount
 from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal, wire_text
+from stagemesh.runtime.request_lines import about
 from stagemesh.spec.bridge import Bridge, BridgeFactory
 from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
-
-CALLER: Final = -1
-"""Stands for the caller among the stages that a stage feeds."""
 
 
 @frozen
@@ -118,11 +118,14 @@ class StageLoop:
         emit: Callable[[Sequence[Emission]], None],
         *,
         recovers: bool = True,
+        count: LoopCount | None = None,
     ) -> None:
         """`targets` may hold `CALLER`; `emit` is called on this thread, once per turn at most.
 
-        `recovers` says whether the engine can go on after a step that raised.
+        `recovers` says whether the engine can go on after a step that raised. What is done is
+        counted in `count`.
         """
+        self._count = LoopCount() if count is None else count
         self._engine = engine
         self._targets = targets
         self._inbox = inbox
@@ -162,7 +165,9 @@ class StageLoop:
         rid = command.key.rid
         match command:
             case Append():
-                live.started = live.started or time.monotonic()
+                if live.started is None:
+                    live.started = time.monotonic()
+                    self._count.started += 1
                 self._guard(command.key, partial(self._append, command))
             case Pause():
                 self._engine.pause(rid)
@@ -178,6 +183,7 @@ class StageLoop:
             bridge = None if declared.bridge is None else declared.bridge()
             routes[target] = _Route(bridge=bridge, chunked=declared.chunked)
         self._live[add.key.rid] = _Live(key=add.key, since=add.since, routes=routes)
+        self._count.added += 1
         self._engine.add(EngineRequest(request_id=add.key.rid, params=add.params))
 
     def _append(self, append: Append) -> None:
@@ -188,6 +194,7 @@ class StageLoop:
             raise
 
     def _step(self) -> None:
+        began = time.monotonic()
         try:
             outputs = self._engine.step()
         except Exception as error:
@@ -196,8 +203,10 @@ class StageLoop:
             self._check_memory(error)
             _print_exc()
             for live in list(self._live.values()):
+                _print(about(live.key.rid, f"failed with that: {type(error).__name__}: {error}"))
                 self._drop(live, _failure(live.key, error))
             return
+        self._count.steps.add(time.monotonic() - began)
         self._ran_out = False
         for output in outputs:
             live_now = self._live.get(output.request_id)
@@ -215,7 +224,7 @@ class StageLoop:
         try:
             work()
         except Exception as error:  # noqa: BLE001  the edge of a request: engines and bridges are foreign code
-            _print_exc()
+            _print_exc(key.rid)
             live = self._live.get(key.rid)
             if live is not None:
                 self._drop(live, _failure(key, error))
@@ -230,6 +239,8 @@ class StageLoop:
             return
         if live.first_output_s is None and output.payloads:
             live.first_output_s = time.monotonic() - live.since
+            self._count.first_outputs.add(live.first_output_s)
+        self._count.outputs += len(output.payloads)
         for name, amount in output.units.items():
             live.units[name] = live.units.get(name, 0.0) + amount
         finished = output.finish is not None
@@ -268,12 +279,19 @@ class StageLoop:
 
     def _over(self, live: _Live, terminal: Terminal) -> None:
         del self._live[live.key.rid]
+        self._count.over += 1
+        self._count.over_started += live.started is not None
         self._emissions.append(Over(terminal=terminal))
 
 
-def _print_exc() -> None:
+def _print_exc(request: str | None = None) -> None:
+    text = traceback.format_exc()
+    _print(text if request is None else about(request, text))
+
+
+def _print(text: str) -> None:
     with contextlib.suppress(OSError):  # nobody reads, or the disk is full: no reason to end
-        traceback.print_exc()
+        sys.stderr.write(text)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -19,11 +19,12 @@ from typing import Final, cast
 
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.inbox import Inbox
+from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.rank_engine import rank_engine
 from stagemesh.runtime.ranks.broadcast import BroadcastEngine
 from stagemesh.runtime.ranks.feed import FeedWriter
 from stagemesh.runtime.stage_io import Assignment, StageIO
-from stagemesh.runtime.stage_loop import CALLER, StageLoop, Target
+from stagemesh.runtime.stage_loop import StageLoop, Target
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import Engine
 from stagemesh.spec.reference import resolve
@@ -58,8 +59,8 @@ def _run(assignment: Assignment, io: StageIO, inbox: Inbox) -> None:
     try:
         engine.load()
         io.ready(time.monotonic() - began)
-        recovers = not assignment.feeds
-        StageLoop(engine, targets, inbox, io.emit, recovers=recovers).run()
+        recovers, count = not assignment.feeds, io.counts.loop
+        StageLoop(engine, targets, inbox, io.emit, recovers=recovers, count=count).run()
     finally:
         engine.close()
 

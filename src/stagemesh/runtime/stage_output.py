@@ -1,7 +1,8 @@
 """What a stage process writes: every line goes to a logger, and the last ones are kept.
 
 The logger is `stagemesh.stage.<name>` at level INFO, so that it is quiet unless somebody listens;
-tracebacks of failed requests and warnings of libraries are found there.
+tracebacks of failed requests and warnings of libraries are found there. A record bears `stage` and
+`replica`, and `request_id` where the line is about one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import logging
 import os
 from collections import deque
 from typing import IO, Final
+
+from stagemesh.runtime.request_lines import read
 
 _KEPT_LINES: Final = 12
 _LINE_BYTES: Final = 2048
@@ -25,6 +28,7 @@ class StageOutput:
         self._pipe = pipe
         self._log = logging.getLogger(f"stagemesh.stage.{stage}")
         self._whose = f"replica {replica} rank {rank}" if rank else f"replica {replica}"
+        self._where = {"stage": stage, "replica": replica}
         self._begun = b""
         self._kept: deque[str] = deque(maxlen=_KEPT_LINES)
 
@@ -58,6 +62,8 @@ class StageOutput:
         return "\n".join(self._kept)
 
     def _told(self, line: bytes) -> None:
-        text = line[:_LINE_BYTES].decode(errors="replace").rstrip()
+        request, text = read(line[:_LINE_BYTES].decode(errors="replace").rstrip())
         self._kept.append(text)
-        self._log.info("%s: %s", self._whose, text)
+        about = "" if request is None else f"request `{request}`: "
+        extra = self._where | {"request_id": request}
+        self._log.info("%s: %s%s", self._whose, about, text, extra=extra)

@@ -18,12 +18,15 @@ from stagemesh.config.plain import plain
 from stagemesh.runtime.edge import EdgeIn
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Resume
+from stagemesh.runtime.load import CALLER
+from stagemesh.runtime.marks import MarkLog, hop_of
 from stagemesh.runtime.messages import (
     Attached,
     Cancelled,
     Chunk,
     Failed,
     Finished,
+    Hop,
     Key,
     Message,
     Progress,
@@ -31,7 +34,7 @@ from stagemesh.runtime.messages import (
     Terminal,
     wire_text,
 )
-from stagemesh.runtime.stage_loop import CALLER, Counted, Emission, Over, Said
+from stagemesh.runtime.stage_loop import Counted, Emission, Over, Said
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
@@ -60,6 +63,8 @@ class _Held:
     """How it ends whatever the engine says: it was cancelled, or failed outside the engine."""
     progress_due: float = 0.0
     """When progress may be reported again."""
+    marks: MarkLog | None = None
+    """What became of it, when somebody wants to hear that."""
 
 
 @frozen
@@ -74,6 +79,8 @@ class _Input:
     """The payload, borrowed."""
     fault: str | None
     """Why it was refused, if it was."""
+    hop: Hop
+    """How it came."""
 
 
 def _params(submit: Submit) -> Mapping[str, object]:
@@ -103,7 +110,10 @@ class StageRequests:
             why = "its next stage is gone" if outs is None else "it is already running here"
             self._tell_caller(Failed(key=key, invalid=outs is not None, message=why))
         else:
-            self._held[key.rid] = _Held(key=key, outs=outs, open_inputs=self._num_inputs)
+            marks = None if submit.trace is None else MarkLog(key)
+            self._held[key.rid] = _Held(
+                key=key, outs=outs, open_inputs=self._num_inputs, marks=marks
+            )
             for target, out in outs.items():
                 out.open(key, submit.window if target == CALLER else None)
             now = time.monotonic()
@@ -143,7 +153,8 @@ class StageRequests:
             payload = edge.take(chunk, attached)
         except ValueError as error:
             fault = f"an input was refused: {error}"
-        given = _Input(edge=edge, chunk=chunk, payload=payload, fault=fault)
+        hop = hop_of(edge.source, chunk, payload.num_bytes)
+        given = _Input(edge=edge, chunk=chunk, payload=payload, fault=fault, hop=hop)
         if is_early:
             self._early.setdefault(key, []).append(given)
         else:
@@ -199,6 +210,8 @@ class StageRequests:
             return
         if given.edge not in held.ins:
             held.ins.append(given.edge)
+        if held.marks is not None:
+            held.marks.taken(given.hop)
         if given.fault is not None:
             self._fail(held, given.fault)
             return
@@ -239,6 +252,8 @@ class StageRequests:
         if held is None:
             return
         held.engine_said = terminal
+        if held.marks is not None:
+            held.marks.over()
         if held.verdict is not None:
             self._close(held, held.verdict)
         elif held.waiting == 0 or isinstance(terminal, Failed):
@@ -260,6 +275,8 @@ class StageRequests:
     def _close(self, held: _Held, terminal: Terminal) -> None:
         self._drop(held)
         del self._held[held.key.rid]
+        if held.marks is not None:
+            self._tell_caller(held.marks.closed())
         # what has finished here can no longer be failed by the death of this process
         outs = list(held.outs.values()) if isinstance(terminal, Finished) else []
         _after_all(outs, partial(self._tell_caller, terminal))

@@ -75,6 +75,8 @@ class Stream:
         """
         self._sock = sock
         self._pipe = pipe_of(sock)
+        self.is_near: Final = sock.family == socket.AF_UNIX
+        """Whether the other end is on this host, so that both have the same clock."""
         self._loop = asyncio.get_running_loop()
         self._on_message = on_message
         self._on_eof = on_eof

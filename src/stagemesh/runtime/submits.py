@@ -24,7 +24,12 @@ def check_sendable(plan: Plan, call: Call) -> None:
 
 
 def submits_of(
-    plan: Plan, key: Key, route: Mapping[int, tuple[int, int]], call: Call, unread_bytes: int
+    plan: Plan,
+    key: Key,
+    route: Mapping[int, tuple[int, int]],
+    call: Call,
+    unread_bytes: int,
+    trace: str | None = None,
 ) -> dict[int, bytes]:
     """Encode what each stage is told, consumers first.
 
@@ -40,7 +45,7 @@ def submits_of(
             if edge.source == stage.stage_id
         }
         params = dict(call.params.get(stage.stage_id, {}))
-        submit = Submit(key=key, params=params, targets=targets, window=window)
+        submit = Submit(key=key, params=params, targets=targets, window=window, trace=trace)
         try:
             submits[stage.stage_id] = messages.encode(submit)
         except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -85,6 +85,11 @@ class Supervisor:
             for stage in self._crew.plan.stages
         )
 
+    @property
+    def loop_lag_s(self) -> float:
+        """How late the loop does what is due."""
+        return 0.0 if self._monitor is None else self._monitor.lag_s
+
     async def start(self, deadline_s: float) -> Mapping[ReplicaId, socket.socket]:
         """Start all stages; return the caller's stream to each.
 

@@ -1,6 +1,7 @@
 """The public HTTP interface: one native endpoint for every pipeline, and health.
 
     POST /v1/generate   JSON in; server-sent events out, or one JSON document with `stream: false`
+    GET  /metrics       counts and times for Prometheus, see `metric_table`
     GET  /health        200 while every stage can serve, else 503; the body says which cannot
 
 The status of an answer is known when its first event is: what fails before any output fails with a
@@ -32,6 +33,8 @@ from stagemesh.runtime.running import Running
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve import forms
 from stagemesh.serve.forms import GenerateForm, Json
+from stagemesh.serve.metrics import Metrics
+from stagemesh.serve.spans import continued
 from stagemesh.serve.state import can_serve, health_form
 
 _JSON: Final = "application/json"
@@ -48,6 +51,7 @@ class Api:
     def __init__(self, omni: AsyncOmni, key: Secret) -> None:
         """Where there is a `key` every request for work must bear it."""
         self._omni = omni
+        self._metrics = Metrics(omni)
         self._key = key
 
     def app(self, max_request_bytes: int) -> web.Application:
@@ -55,7 +59,13 @@ class Api:
         app = web.Application(
             middlewares=[tell_errors, self._check_key], client_max_size=max_request_bytes
         )
-        app.add_routes([web.post("/v1/generate", self._generate), web.get("/health", self._health)])
+        app.add_routes(
+            [
+                web.post("/v1/generate", self._generate),
+                web.get("/health", self._health),
+                web.get("/metrics", self._measured),
+            ]
+        )
         return app
 
     @web.middleware
@@ -72,16 +82,21 @@ class Api:
         status = HTTPStatus.OK if can_serve(health) else HTTPStatus.SERVICE_UNAVAILABLE
         return answer(health_form(health), status)
 
+    async def _measured(self, request: web.Request) -> web.StreamResponse:
+        body, content_type = self._metrics.page(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         form = forms.read(await request.read(), GenerateForm)
         news: asyncio.Queue[StageProgress] = asyncio.Queue()
-        running = self._omni.submit(
-            forms.prompt_of(form),
-            sampling_params=form.sampling_params,
-            request_id=form.request_id,
-            timeout_s=form.timeout_s,
-            on_progress=news.put_nowait if form.stream and form.progress else None,
-        )
+        with continued(request.headers):
+            running = self._omni.submit(
+                forms.prompt_of(form),
+                sampling_params=form.sampling_params,
+                request_id=form.request_id,
+                timeout_s=form.timeout_s,
+                on_progress=news.put_nowait if form.stream and form.progress else None,
+            )
         try:
             if form.stream:
                 return await _streamed(request, running, news)

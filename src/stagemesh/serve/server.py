@@ -19,10 +19,12 @@ from aiohttp import web
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.running import UNREAD_BYTES
+from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.control import Control
 from stagemesh.serve.http import Api
 from stagemesh.serve.sockets import control_path, listen_at, listen_on
+from stagemesh.serve.spans import Spans
 from stagemesh.spec.frozen import frozen
 
 _log: Final = logging.getLogger(__name__)
@@ -62,10 +64,16 @@ class Server:
     def __init__(self, plan: Plan, options: ServeOptions) -> None:
         """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
         self._omni = AsyncOmni(plan, unread_bytes=options.max_unread_bytes)
+        self._omni.observers.add(Spans(plan.pipeline))
         self._options = options
         self._stop = asyncio.Event()
         self._runners: list[web.AppRunner] = []
         self._control: Path | None = None
+
+    @property
+    def observers(self) -> Observers:
+        """Who hears of what happens."""
+        return self._omni.observers
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until `stop`; everything that was started is stopped when this returns.

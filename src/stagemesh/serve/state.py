@@ -31,22 +31,39 @@ def health_form(health: Health) -> Mapping[str, object]:
 def state_form(omni: AsyncOmni) -> Mapping[str, object]:
     """Everything that is known of a system, for whoever runs it."""
     health = omni.health()
+    queued = {
+        omni.plan.stage(stage).name: replicas
+        for stage, replicas in omni.measures().traffic.queued.items()
+    }
     return {
         "pipeline": omni.plan.pipeline,
         "state": health.state.value,
         "stages": [
-            {"stage": stage.stage, "replicas": [_replica_form(each) for each in stage.replicas]}
+            {
+                "stage": stage.stage,
+                "replicas": [
+                    _replica_form(each, queued.get(stage.stage, {}).get(each.replica))
+                    for each in stage.replicas
+                ],
+            }
             for stage in health.stages
         ],
     }
 
 
-def _replica_form(replica: ReplicaHealth) -> Mapping[str, object]:
+def _replica_form(replica: ReplicaHealth, queued: int | None) -> Mapping[str, object]:
+    trail = replica.trail
     return {
         "replica": replica.replica,
         "state": replica.state.value,
         "pid": replica.pid,
         "num_restarts": replica.num_restarts,
+        "queued": queued,
+        "running": trail.load.running,
+        "waiting": trail.load.waiting,
+        "outputs": trail.load.outputs,
+        "outputs_per_s": trail.outputs_per_s,
+        "first_output_s": trail.first_output_s,
         "step_s": replica.step_s,
         "num_missed": replica.num_missed,
         "reason": replica.reason,

@@ -76,12 +76,14 @@ class Payload:
 
     @property
     def num_bytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.num_bytes for buffer in self.buffers)
+
+    @property
+    def weight(self) -> int:
         """What it counts for where memory is bounded: its data, and something for being there."""
-        return (
-            _OWN_BYTES
-            + sum(buffer.data.nbytes for buffer in self.buffers)
-            + sum(8 * len(value) for value in self.meta.values() if isinstance(value, str | list))
-        )
+        texts = (value for value in self.meta.values() if isinstance(value, str | list))
+        return _OWN_BYTES + self.num_bytes + sum(8 * len(value) for value in texts)
 
     def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
         """Raise `ValueError` naming what it holds beside these; nobody would read that."""

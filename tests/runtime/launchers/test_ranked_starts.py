@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stagemesh.config.environment import TOKEN
+from stagemesh.errors import StageFailedError
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.runtime.health import ReplicaState
 from stagemesh.testing.connector_conformance import open_fds
@@ -34,9 +34,14 @@ def children_of(pid: int) -> list[int]:
     return sorted(int(child) for child in listed.split())
 
 
-def wait(started: Started, holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    started.call(started.until(holds))
+def wait_until_back(head: Started, num_restarts: int) -> None:
+    """Wait until the talker has come back so often."""
+
+    def is_back() -> bool:
+        talker = head.omni.health().stages[1].replicas[0]
+        return talker.state is ReplicaState.SERVING and talker.num_restarts == num_restarts
+
+    head.call(head.until(is_back))
 
 
 def test_ranks_live_and_die_together_elsewhere_too(tmp_path: Path) -> None:
@@ -54,12 +59,12 @@ def test_ranks_live_and_die_together_elsewhere_too(tmp_path: Path) -> None:
         os.kill(pids[1], signal.SIGKILL)
         for pid in pids:
             wait_for_exit(pid)
-        wait(head, lambda: head.omni.health().stages[1].replicas[0].num_restarts == 1)
-        wait(
-            head,
-            lambda: head.omni.health().stages[1].replicas[0].state is ReplicaState.SERVING,
-        )
+        wait_until_back(head, 1)
         assert head.run().text == "hi#0hi#1hi#2"
+        told = r"stage `talker` replica `0` rank `2` failed: RuntimeError: the program fails"
+        with pytest.raises(StageFailedError, match=told):
+            head.run(params={"talker": {"fail_at": "raise", "at_rank": 2}})
+        wait_until_back(head, 2)
         starts.close_head()
         assert starts.codes() == [0, 0]
     assert open_fds() == before

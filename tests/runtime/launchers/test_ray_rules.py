@@ -167,19 +167,24 @@ def test_what_is_missing_is_listed(
     assert list(missing([{"CPU": 2.0, "GPU": 1.0}] * 2, free, nodes)) == list(dict.fromkeys(told))
 
 
-def test_a_process_numbers_its_devices_from_zero() -> None:
-    """Ray shows it no others; on CPU there is nothing to number."""
+def test_a_process_has_the_devices_that_ray_shows_it() -> None:
+    """By the names that they have on its node; on CPU there is nothing to show."""
     plan = fake_plan(three_stages(talker=(2, "random")))
     talker = replace(plan.stages[1], replicas=(replica(0, 4, 5), replica(1, 7, 6)))
     plan = replace(plan, stages=(plan.stages[0], talker, plan.stages[2]))
-    assert as_seen(plan, 1, 1) == plan
-    plan = replace(
-        plan, devices=DevicesPlan(kind="cuda", count=8, memory_bytes=None, imaginary=False)
+    where = ReplicaId(stage=1, replica=1)
+    assert as_seen(plan, where, ()) == plan
+    devices = DevicesPlan(
+        kind="cuda", count=8, memory_bytes=None, imaginary=False, ids=tuple("01234567")
     )
-    seen = as_seen(plan, 1, 1)
+    plan = replace(plan, devices=devices)
+    seen = as_seen(plan, where, ("2", "GPU-a"))
+    assert seen.devices.ids == ("2", "GPU-a")
     assert [rank.device for rank in seen.stages[1].replicas[1].ranks] == [1, 0]
     assert seen.stages[1].replicas[0] == talker.replicas[0]
     assert (seen.stages[0], seen.stages[2]) == (plan.stages[0], plan.stages[2])
+    with pytest.raises(StartupError, match="Ray shows it `1` devices, and it needs `2`"):
+        as_seen(plan, where, ("2",))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Dispatcher:
         self._parts: Final = parts or Parts()
         self._stages: Final = {shape.stage: shape for shape in stages}
         self._finals: Final = tuple(shape.stage for shape in stages if shape.is_final)
-        self._gate: Final = next(shape.stage for shape in stages if shape.is_entry)
+        self.gate: Final = next(shape.stage for shape in stages if shape.is_entry)
         self.bindings: Final = {
             shape.stage: self._parts.bindings(self._parts.router(shape.routing)) for shape in stages
         }
@@ -107,7 +107,7 @@ class Dispatcher:
     ) -> list[Action]:
         """A replica takes requests from now on, at most `window` at a time where they enter."""
         self.bindings[stage].router.join(replica)
-        if stage == self._gate:
+        if stage == self.gate:
             self.admission.join(replica, slots, window)
         return []
 
@@ -118,7 +118,7 @@ class Dispatcher:
         """
         router = self.bindings[stage].router
         router.leave(replica)
-        if stage != self._gate:
+        if stage != self.gate:
             return []
         self.admission.retire(replica)
         moved = self.admission.unqueue(replica) if router.has_eligible else ()
@@ -127,14 +127,14 @@ class Dispatcher:
     def resumed(self, stage: int, replica: int) -> None:
         """A replica that took nothing new does again."""
         self.bindings[stage].router.join(replica)
-        if stage == self._gate:
+        if stage == self.gate:
             self.admission.retire(replica, retired=False)
 
     def left(self, stage: int, replica: int, reason: str, now: float) -> list[Action]:
         """A replica is gone: what it still held fails, and who waited for it goes elsewhere."""
         self.bindings[stage].router.leave(replica)
         self.bindings[stage].lose(replica)
-        moved = self.admission.leave(replica) if stage == self._gate else ()
+        moved = self.admission.leave(replica) if stage == self.gate else ()
         actions = self._move(moved, now)
         for entry in list(self._entries.values()):
             if entry.machine.begun and entry.route.get(stage) == replica:
@@ -161,7 +161,7 @@ class Dispatcher:
             )
         entry = _Entry(ask, self._parts.request(self._finals), now)
         try:
-            replica = self._bind(entry, self._gate)
+            replica = self._bind(entry, self.gate)
             self._follow(entry)
         except StagemeshError:
             self._forget(ask.name)
@@ -212,7 +212,7 @@ class Dispatcher:
         actions: list[Action] = []
         for name in self._deadlines.due(now):
             entry = self._entries[name]
-            stage = next(iter(entry.machine.owing), self._gate)
+            stage = next(iter(entry.machine.owing), self.gate)
             told = f"request `{name}` not done after {entry.ask.timeout_s:g} s"
             told += f" by {self._where(entry, stage)}"
             error = DeadlineError(
@@ -295,9 +295,9 @@ class Dispatcher:
         actions: list[Action] = []
         for name in names:
             entry = self._entries[name]
-            self.bindings[self._gate].forget(name)
+            self.bindings[self.gate].forget(name)
             try:
-                replica = self._bind(entry, self._gate)
+                replica = self._bind(entry, self.gate)
             except StagemeshError as error:
                 actions += self._act(entry, entry.machine.cancel(error), now)
                 continue
@@ -331,7 +331,7 @@ class Dispatcher:
             match event:
                 case life.Release():
                     self.bindings[event.stage].release(name)
-                    if event.stage == self._gate:
+                    if event.stage == self.gate:
                         self._ready.extend(self.admission.served(name, now))
                 case life.SendCancel():
                     replica = entry.route[event.stage]

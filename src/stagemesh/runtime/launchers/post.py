@@ -169,7 +169,7 @@ class Post:
                 self._is_asked_to_stop = True
                 self._child.say(message)
             case Kill():
-                self._child.kill()
+                self._child.abandon()
             case _:
                 attached.close()
                 raise ProtocolError(f"a head does not say `{type(message).__name__}`")

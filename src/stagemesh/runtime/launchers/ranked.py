@@ -189,7 +189,10 @@ class RankedChildren:
                 self._pongs[number] = message
                 if len(self._pongs) == len(self._ranks):
                     step_s = max(pong.step_s for pong in self._pongs.values())
-                    self._on_message(Pong(number=message.number, step_s=step_s), attached)
+                    # rank 0 alone counts: it is the stage, and the others do as it does
+                    load = self._pongs[0].load
+                    pong = Pong(number=message.number, step_s=step_s, load=load)
+                    self._on_message(pong, attached)
             case _ if number == 0:
                 self._on_message(message, attached)
             case _:

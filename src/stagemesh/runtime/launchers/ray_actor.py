@@ -15,6 +15,7 @@ from dataclasses import replace
 import msgspec
 from msgspec import Struct
 
+from stagemesh.config.host import read_host
 from stagemesh.errors import StagemeshError
 from stagemesh.plan.fingerprint import fingerprint
 from stagemesh.plan.save import from_json, to_json
@@ -22,6 +23,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.post import Post, Site
 from stagemesh.runtime.launchers.ray_bundles import as_seen
+from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
 from stagemesh.runtime.transport.token import Secret
 
@@ -62,9 +64,9 @@ async def keep(job: Job, address: str) -> str | None:
     plan = from_json(job.plan)
     if not isinstance(plan, Plan):
         return f"cannot be started by the stagemesh of its node: {plan[0].message}"
-    plan = as_seen(plan, job.stage, job.replica)
     try:
-        return await _keep(job, plan, address)
+        where = ReplicaId(stage=job.stage, replica=job.replica)
+        return await _keep(job, as_seen(plan, where, read_host().ids), address)
     except StagemeshError as error:
         return f"could not go on: {error}"
 

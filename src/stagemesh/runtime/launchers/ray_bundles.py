@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from stagemesh.errors import StartupError
 from stagemesh.plan.sharing import Held, sharing
 from stagemesh.plan.values import Plan, ReplicaPlan
 from stagemesh.runtime.replica import ReplicaId
@@ -87,24 +88,26 @@ def missing(
         yield "no node has room beside what runs there"
 
 
-def as_seen(plan: Plan, stage_id: int, replica: int) -> Plan:
-    """Number the devices of one replica as its process sees them: Ray shows it no others."""
+def as_seen(plan: Plan, where: ReplicaId, ids: Sequence[str]) -> Plan:
+    """Give one replica the devices that Ray shows its process, and no others: those named `ids`.
+
+    Raises `StartupError` when they are too few.
+    """
     if plan.devices.kind == _CPU_KIND:
         return plan
-    devices = sorted({rank.device for rank in plan.stage(stage_id).replicas[replica].ranks})
-    stages = tuple(
-        replace(
-            stage,
-            replicas=tuple(
-                _renumbered(each, devices) if each.index == replica else each
-                for each in stage.replicas
-            ),
-        )
-        if stage.stage_id == stage_id
-        else stage
-        for stage in plan.stages
+    planned = plan.stage(where.stage)
+    devices = sorted({rank.device for rank in planned.replicas[where.replica].ranks})
+    if plan.devices.ids and len(ids) < len(devices):
+        told = f"Ray shows it `{len(ids)}` devices, and it needs `{len(devices)}`"
+        raise StartupError(told, stage=planned.name)
+    replicas = tuple(
+        _renumbered(each, devices) if each.index == where.replica else each
+        for each in planned.replicas
     )
-    return replace(plan, stages=stages)
+    stages = tuple(
+        replace(stage, replicas=replicas) if stage is planned else stage for stage in plan.stages
+    )
+    return replace(plan, stages=stages, devices=replace(plan.devices, ids=tuple(ids)))
 
 
 def _renumbered(replica: ReplicaPlan, devices: Sequence[int]) -> ReplicaPlan:

@@ -1,0 +1,125 @@
+"""What the frontend keeps of a request beside its machines, and who waits until there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from stagemesh.errors import InvalidRequestError
+from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.core.actions import Ask
+from stagemesh.runtime.core.dispatcher import Dispatcher
+from stagemesh.runtime.edge import Peer
+from stagemesh.runtime.hints import routing_keys
+from stagemesh.runtime.messages import Cancelled, Chunk, Failed, Key
+from stagemesh.runtime.outputs import OmniOutput
+from stagemesh.runtime.replica import ReplicaId
+from stagemesh.runtime.running import Call, Running, Seat
+from stagemesh.runtime.telemetry import Traffic
+from stagemesh.spec.payload import Payload
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Live:
+    """A request that is not settled."""
+
+    call: Call
+    running: Running
+    ticket: int
+    trace: str | None
+    """The trace context under which somebody hears of it, if anybody does."""
+    key: Key | None = None
+    route: Mapping[int, int] = field(default_factory=dict)
+    told_at: float = 0.0
+    """When the stages were told, on the monotonic clock."""
+
+    def seats(self, plan: Plan) -> Mapping[int, Seat]:
+        """Where it sits in every stage."""
+        return {
+            stage.stage_id: Seat(stage=stage.name, replica=self.route[stage.stage_id])
+            for stage in plan.stages
+        }
+
+    def processes(self, peers: Mapping[ReplicaId, Peer]) -> Mapping[int, tuple[int, int]]:
+        """Replica and incarnation of every stage that lives."""
+        places = (ReplicaId(stage=stage, replica=where) for stage, where in self.route.items())
+        return {
+            place.stage: (place.replica, peers[place].incarnation)
+            for place in places
+            if place in peers
+        }
+
+
+class Waits:
+    """Who waits until a replica, or all of them, have no request."""
+
+    def __init__(self, is_busy: Callable[[ReplicaId | None], bool]) -> None:
+        """`is_busy` says whether a replica has any, or for `None` whether some has."""
+        self._is_busy = is_busy
+        self._waits: list[tuple[ReplicaId | None, asyncio.Future[None]]] = []
+
+    def idle(self, where: ReplicaId | None) -> asyncio.Future[None]:
+        """Done once it is so; needs no time where it is so already."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waits.append((where, future))
+        self.tell()
+        return future
+
+    def tell(self) -> None:
+        """A request has gone: tell those who waited for that."""
+        for where, future in self._waits:
+            if not future.done() and not self._is_busy(where):
+                future.set_result(None)
+        self._waits = [(where, future) for where, future in self._waits if not future.done()]
+
+
+def ask_of(call: Call) -> Ask:
+    """Return a request as the dispatcher sees it."""
+    return Ask(
+        name=call.request_id,
+        keys=routing_keys(call.request_id, call.prompt, call.route),
+        cost=call.route.cost,
+        parent=call.route.follows,
+        timeout_s=call.timeout_s,
+    )
+
+
+def failure_of(said: Failed | Cancelled, seat: Seat) -> str | InvalidRequestError:
+    """Return what has become of a request that a stage has failed, or has forgotten."""
+    if isinstance(said, Cancelled):
+        return f"it was dropped by {seat}"
+    if said.invalid:
+        return InvalidRequestError(
+            f"{seat}: {said.message}", stage=seat.stage, replica=seat.replica
+        )
+    return f"{seat} failed: {said.message}"
+
+
+def output_of(stage: StagePlan, chunk: Chunk, payload: Payload) -> OmniOutput:
+    """Return what a stage has put out; `payload` is memory of its own."""
+    return OmniOutput(
+        request_id=chunk.key.rid,
+        stage=stage.name,
+        kind=stage.final_output_type or "",
+        payload=Payload(meta=payload.meta, buffers=payload.buffers),
+        final=chunk.last,
+    )
+
+
+def traffic_of(dispatcher: Dispatcher) -> Traffic:
+    """Count the requests of a dispatcher."""
+    gate = dispatcher.gate
+    queued = {
+        replica: len(dispatcher.admission.waiting(replica))
+        for replica in dispatcher.bindings[gate].router.backlog
+    }
+    num_queued = sum(queued.values())
+    return Traffic(
+        num_queued=num_queued,
+        num_begun=len(dispatcher.names) - num_queued,
+        queued={gate: queued},
+        bound={
+            stage: dict(bindings.router.backlog) for stage, bindings in dispatcher.bindings.items()
+        },
+    )

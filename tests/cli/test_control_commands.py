@@ -38,10 +38,13 @@ def test_top_shows_every_replica(flag: list[str], capsys: pytest.CaptureFixture[
     head, columns, *rows = capsys.readouterr().out.splitlines()
     assert head == "fakes: serving"
     assert columns.split()[:3] == ["stage", "replica", "state"]
+    assert {"queue", "wait", "running", "outputs/s", "first"} <= set(columns.split())
     assert [row.split()[:3] for row in rows] == [["one", "0", "serving"], ["two", "0", "serving"]]
     assert main(["top", "--json", *flag]) == 0
     state = json.loads(capsys.readouterr().out)
     assert [stage["stage"] for stage in state["stages"]] == ["one", "two"]
+    queued = [stage["replicas"][0]["queued"] for stage in state["stages"]]
+    assert queued == [0, None], "requests wait for room at the first stage alone"
 
 
 def test_top_watches_until_it_is_interrupted(

@@ -11,7 +11,8 @@ from typing import Final
 
 from _hops import WARM_UP, in_child, repetitions
 
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.edge import Connector, EdgeIn
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.edge_threads import settle
 from stagemesh.runtime.messages import NOTHING, Ack, Attached, Chunk, Key, Message
 from stagemesh.runtime.stream import Stream

@@ -129,7 +129,7 @@ def test_every_option_reaches_the_server(model: str) -> None:
     Path("key").write_text(f"{KEY}\n")
     Path("key").chmod(0o600)
     typed = "--host 0.0.0.0 --port 9000 --api-key-file key --control-socket own.sock"
-    typed += " --max-request-bytes 1000"
+    typed += " --max-request-bytes 1000 --max-unread-bytes 2000"
     assert main(["serve", model, *typed.split()]) == 0
     assert Stopped.options == ServeOptions(
         host="0.0.0.0",  # noqa: S104  with a key
@@ -137,6 +137,7 @@ def test_every_option_reaches_the_server(model: str) -> None:
         key=Secret(token=KEY.encode()),
         control=Path("own.sock"),
         max_request_bytes=1000,
+        max_unread_bytes=2000,
     )
 
 
@@ -166,6 +167,7 @@ def test_a_server_without_a_key_for_other_hosts_has_to_be_asked_for(
         (["--port", "65536"], "SV005", "--port"),
         (["--port", "-1"], "SV005", "--port"),
         (["--max-request-bytes", "0"], "SV005", "--max-request-bytes"),
+        (["--max-unread-bytes", "0"], "SV005", "--max-unread-bytes"),
         (["--api-key-file", "missing"], "RT020", "missing"),
         (["--api-key-file", "empty"], "RT021", "--api-key-file"),
     ],

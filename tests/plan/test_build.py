@@ -93,6 +93,12 @@ def test_a_plan_with_an_engine_for_everything_can_run() -> None:
     assert plan.not_runnable == ()
 
 
+def test_a_window_on_the_edges_of_a_stage_can_run() -> None:
+    """The runtime keeps it."""
+    plan = planned(request(two_stages(), {"thinker": Said(axes=[axis("stage_pp", 1)])}))
+    assert plan.not_runnable == ()
+
+
 def test_every_reason_against_running_is_listed() -> None:
     """Planning goes on whatever is missing."""
     model = pipeline(stage(0, "thinker"), planning_only="it has no network")
@@ -102,7 +108,7 @@ def test_every_reason_against_running_is_listed() -> None:
     assert plan.not_runnable == (
         "it has no network",
         "`thinker`: engine `toy` does not execute `pp` yet",
-        "`thinker`: the runtime does not execute `stage_pp` yet",
+        "`thinker`: `stage_pp` bounds nothing where no stage is fed",
         "the `H200` devices are imaginary",
     )
 

@@ -145,7 +145,10 @@ def test_devices_that_were_chosen_are_told(made: Made) -> None:
         ("thinker.dtype", "nothing yet: engine `toy` does not act on it"),
         ("thinker.tp", "engine `toy`, which executes the axis"),
         ("thinker.pp", "the plan alone: engine `toy` does not execute the axis yet"),
-        ("thinker.stage_pp", "the plan alone: the runtime does not execute the axis yet"),
+        (
+            "thinker.stage_pp",
+            "the runtime, which bounds what is in flight on every edge that leaves the stage",
+        ),
         (
             "talker.stage_replica",
             "the runtime, which starts as many copies and chooses between them",

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.edge import Connector, EdgeIn
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.inbox import Command, Inbox
 from stagemesh.runtime.messages import (
     Attached,
@@ -77,7 +78,7 @@ class Desk:
 
     def submit(self, key: Key = KEY) -> None:
         """A request comes."""
-        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: 0}), {1: self.out})
+        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: (0, 0)}), {1: self.out})
 
     def feed(self, payload: Payload, key: Key = KEY, *, last: bool = False) -> None:
         """An input comes from upstream."""

@@ -16,6 +16,7 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, StageState
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.replica import ReplicaId
+from stagemesh.runtime.running import UNREAD_BYTES
 
 Result = TypeVar("Result")
 WAIT_S = 120
@@ -41,13 +42,14 @@ def wait_for_exit(pid: int) -> None:
 class Started:
     """An `AsyncOmni` of a plan, started and closed as a context."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, unread_bytes: int = UNREAD_BYTES) -> None:
         """Start nothing yet."""
         self._plan = plan
+        self._unread_bytes = unread_bytes
 
     def __enter__(self) -> Self:
         self._thread = LoopThread()
-        self.omni = AsyncOmni(self._plan)
+        self.omni = AsyncOmni(self._plan, unread_bytes=self._unread_bytes)
         try:
             self.call(self.omni.start(timeout_s=WAIT_S))
         except BaseException:

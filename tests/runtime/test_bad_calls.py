@@ -10,7 +10,7 @@ import pytest
 
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.runtime.checks import check_timeout
-from stagemesh.runtime.edge import EdgeOut
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.omni import Prompt
 from stagemesh.runtime.outputs import StageState

@@ -7,7 +7,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.edge import Connector, EdgeIn
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.messages import Ack, Attached, Chunk, Key, Message
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import ConnectorSpec, Reach, Ticket

@@ -18,7 +18,7 @@ SAMPLES: list[Message] = [
     messages.Stop(),
     messages.Ready(load_s=0.5),
     messages.Fatal(reason="no weights"),
-    messages.Submit(key=KEY, params={"seed": 1, "stop": ["."]}, targets={1: 0}),
+    messages.Submit(key=KEY, params={"seed": 1, "stop": ["."]}, targets={1: (0, 0)}),
     messages.Cancel(key=KEY),
     messages.Progress(key=KEY, units={"tokens": 3.0}),
     messages.Finished(key=KEY, units={}, seconds=1.0, first_output_s=None),

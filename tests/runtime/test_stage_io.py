@@ -12,17 +12,20 @@ import pytest
 
 from stagemesh.plan.save import to_json
 from stagemesh.runtime import messages
-from stagemesh.runtime.inbox import Inbox
+from stagemesh.runtime.inbox import Add, Inbox
 from stagemesh.runtime.messages import (
     FRAME_HEAD,
     PROTOCOL,
     Blame,
+    Failed,
+    Key,
     Message,
     Met,
     PeerUp,
     Ping,
     Pong,
     Setup,
+    Submit,
     Welcome,
 )
 from stagemesh.runtime.stage_io import StageIO
@@ -124,3 +127,28 @@ def test_an_answer_says_how_long_the_engine_is_away(talker: Talker) -> None:
     answer = talker.hear()
     assert isinstance(answer, Pong)
     assert answer.step_s > 0
+
+
+def test_a_request_for_a_process_that_was_replaced_is_refused(talker: Talker) -> None:
+    """The next one of that replica has not heard of it, and never will."""
+    caller = talker.meet(None)
+    talker.meet(2, incarnation=0)
+    talker.meet(2, incarnation=1)
+    for epoch, incarnation in enumerate((0, 1, 2)):
+        key = Key(rid=f"for {incarnation}", epoch=epoch)
+        caller.sendall(messages.encode(Submit(key=key, params={}, targets={2: (0, incarnation)})))
+    refused: set[str] = set()
+    read = b""
+    while len(refused) < 2:
+        read += caller.recv(4096)
+        while read:
+            end = FRAME_HEAD.size + FRAME_HEAD.unpack_from(read)[0]
+            answer = messages.decode(read[FRAME_HEAD.size : end])
+            assert isinstance(answer, Failed)
+            assert answer.message == "its next stage is gone"
+            refused.add(answer.key.rid)
+            read = read[end:]
+    assert refused == {"for 0", "for 2"}
+    (add,) = talker.inbox.take(wait=True)
+    assert isinstance(add, Add)
+    assert (add.key.rid, add.targets) == ("for 1", (2,))

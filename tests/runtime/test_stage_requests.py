@@ -235,7 +235,7 @@ def test_a_consumer_that_is_gone_holds_nobody_up(desk: Desk) -> None:
 
 def test_a_request_whose_next_stage_is_gone_is_refused(desk: Desk) -> None:
     """It fails at once, so that the caller never waits for its word."""
-    desk.requests.submit(Submit(key=KEY, params={}, targets={1: 0}), None)
+    desk.requests.submit(Submit(key=KEY, params={}, targets={1: (0, 0)}), None)
     assert desk.commands() == []
     (failed,) = desk.told
     assert isinstance(failed, Failed)

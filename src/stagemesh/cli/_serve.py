@@ -53,6 +53,7 @@ def run(namespace: argparse.Namespace) -> int:
         key=key,
         control=None if namespace.control_socket is None else Path(namespace.control_socket),
         max_request_bytes=namespace.max_request_bytes,
+        max_unread_bytes=namespace.max_unread_bytes,
     )
     server = Server(made.plan, options)
     if namespace.log_format is not None:
@@ -99,9 +100,12 @@ def _wrong_numbers(namespace: argparse.Namespace) -> Iterator[Diagnostic]:
     if not 0 <= namespace.port <= _MAX_PORT:
         told = f"a port is from 0 to {_MAX_PORT}: `{namespace.port}`"
         yield _diagnostic(told, "--port")
-    if namespace.max_request_bytes < 1:
-        told = f"bytes are at least 1: `{namespace.max_request_bytes}`"
-        yield _diagnostic(told, "--max-request-bytes")
+    for flag, number in (
+        ("--max-request-bytes", namespace.max_request_bytes),
+        ("--max-unread-bytes", namespace.max_unread_bytes),
+    ):
+        if number < 1:
+            yield _diagnostic(f"bytes are at least 1: `{number}`", flag)
 
 
 def _diagnostic(message: str, flag: str) -> Diagnostic:

@@ -47,6 +47,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         default=256 * 1024 * 1024,
         help="longest body of a request",
     )
+    group.add_argument(
+        "--max-unread-bytes",
+        metavar="N",
+        type=int,
+        default=8 * 1024 * 1024,
+        help="output of a request that may wait for a client that does not read",
+    )
 
 
 COMMAND = Command(

@@ -15,6 +15,7 @@ from stagemesh.plan.explain_wide import WideDoc, wide_doc
 from stagemesh.plan.make import Made
 from stagemesh.plan.provenance import AXES
 from stagemesh.plan.render import devices_text
+from stagemesh.plan.runnable import is_window
 from stagemesh.plan.stack import Stack, implied_size, stack_of
 from stagemesh.plan.subject import STAGES, Record, Subject
 from stagemesh.plan.table import table, wrapped
@@ -290,6 +291,8 @@ def _carried_by(axis: Axis, stage: StagePlan, catalog: Catalog) -> str:
     spec = catalog.engines.get(stage.engine)
     if axis.role is WorldRole.MULTIPLIES_REPLICAS:
         return "the runtime, which starts as many copies and chooses between them"
+    if is_window(axis):
+        return "the runtime, which bounds what is in flight on every edge that leaves the stage"
     if spec is not None and axis.name in spec.executes:
         return f"engine `{stage.engine}`, which executes the axis"
     who = "the runtime" if axis.role is WorldRole.NO_RANKS else f"engine `{stage.engine}`"

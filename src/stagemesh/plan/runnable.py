@@ -13,7 +13,7 @@ from stagemesh.plan.rules.frontends import num_frontends
 from stagemesh.plan.stack import StackedAxis
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan
-from stagemesh.spec.axis import WorldRole
+from stagemesh.spec.axis import Axis, WorldRole
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.hooks import LayerHookSpec
 
@@ -38,6 +38,7 @@ def reasons(context: RuleContext, ruled: Ruling) -> tuple[str, ...]:
     found = [] if pipeline.planning_only is None else [pipeline.planning_only]
     for draft in context.drafts:
         found += _of_stage(draft, ruled)
+    found += _of_windows(context)
     if pipeline.planning_only is None:
         found += [reason for draft in context.drafts for reason in _without_weights(draft)]
         found += [reason for edge in context.edges for reason in _of_model(edge)]
@@ -80,12 +81,32 @@ def _of_axis(item: StackedAxis, engine: EngineSpec) -> Iterator[str]:
     for spec in item.given_bindings:
         bound = spec.hook_id if isinstance(spec, LayerHookSpec) else spec.kernel_id
         yield f"engine `{engine.name}` does not bind `{bound}` of `{axis.name}` yet"
+    if is_window(axis):
+        return  # the runtime bounds the edges
     if axis.role is WorldRole.NO_RANKS:
         yield f"the runtime does not execute `{axis.name}` yet"
     elif axis.role is WorldRole.MULTIPLIES_REPLICAS:
         return  # the router carries out every policy
     elif item.is_asked_for and axis.name not in engine.executes:
         yield f"engine `{engine.name}` does not execute `{axis.name}` yet"
+
+
+def is_window(axis: Axis) -> bool:
+    """Whether it bounds what is in flight on the edges of a stage, in the unit that it is told."""
+    is_counted = any(item.name == "unit" for item in fields(axis.options))
+    return axis.role is WorldRole.NO_RANKS and is_counted
+
+
+def _of_windows(context: RuleContext) -> Iterator[str]:
+    """Say which bounds are on edges that there are none of."""
+    feeding = {edge.source for edge in context.edges}
+    for draft in context.drafts:
+        for item in draft.stack.axes:
+            if is_window(item.axis) and draft.stage_id not in feeding:
+                yield (
+                    f"`{draft.stage.model_stage}`: `{item.axis.name}` bounds nothing where no stage"
+                    " is fed"
+                )
 
 
 def _of_setup(draft: StageDraft, ruled: Ruling) -> Iterator[str]:

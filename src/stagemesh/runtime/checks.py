@@ -56,6 +56,20 @@ def check_executable(plan: Plan) -> list[Diagnostic]:
     return [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
 
 
+def check_limits(queue_limit: object, unread_bytes: object) -> list[Diagnostic]:
+    """Say what is wrong with the limits of a system."""
+    return check_queue_limit(queue_limit) + check_unread_bytes(unread_bytes)
+
+
+def check_unread_bytes(limit: object, origin: Origin | None = None) -> list[Diagnostic]:
+    """Say what is wrong with a number of bytes that may be unread."""
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    if is_number and cast("int", limit) >= 1:
+        return []
+    message = f"unread bytes are a whole number of at least 1: got `{limit!r:.40}`"
+    return [Diagnostic(code="RT019", message=message, origin=origin)]
+
+
 def check_runnable(plan: Plan) -> list[Diagnostic]:
     """Say why a valid plan cannot be run and asked here."""
     found = check_executable(plan)

@@ -1,8 +1,8 @@
-"""The two ends of an edge: a connector bound to a stream, on the thread of that stream's loop.
+"""The consuming end of an edge, on the thread of its stream's loop; which connector an edge has.
 
-An outgoing end keeps what does not fit yet in the order it came, so that the engine can be told
-to pause; room comes back as `Ack`. An incoming end answers every ticket with exactly one `Ack`:
-when its payload has been released, on whatever thread, or when the ticket was no good.
+Every ticket is answered with exactly one `Ack`: when its payload has been released, on whatever
+thread, or when the ticket was no good. A payload that is not to be used yet can be kept: its memory
+is given back at once, and its credit when the copy is released, or the request forgotten.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Final, cast
 
 from stagemesh.plan.values import EdgePlan
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
-from stagemesh.runtime.load import InCount, OutCount
-from stagemesh.runtime.messages import Ack, Attached, Chunk, Key
+from stagemesh.runtime.load import InCount
+from stagemesh.runtime.messages import MAX_CREDITS, Ack, Attached, Chunk, Credit, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import (
@@ -89,124 +90,6 @@ class Connector:
         return WaitingReceiver(made) if self.spec.blocking else made
 
 
-@frozen
-class Waiting:
-    """A chunk that has no room yet."""
-
-    key: Key
-    payload: Payload
-    last: bool
-    since: float
-
-
-class EdgeOut:
-    """The producing end."""
-
-    def __init__(
-        self,
-        stream: Stream,
-        sender: Sender,
-        on_sent: Callable[[Key, ValueError | None], None],
-        count: OutCount | None = None,
-    ) -> None:
-        """`on_sent` is called for every chunk that had to wait, once it is gone or refused.
-
-        What goes out is counted in `count`, which several ends may share.
-        """
-        self._count = OutCount() if count is None else count
-        self._stream = stream
-        self._sender = sender
-        self._on_sent = on_sent
-        self._waiting: deque[Waiting] = deque()
-        self._seqs: dict[Key, int] = {}
-        self._open = True
-        self._flushes = False
-        self._unanswered = 0
-        if isinstance(sender, WaitingSender):
-            sender.when_worth_asking(self._flush)
-
-    def send(self, key: Key, payload: Payload, *, last: bool) -> bool:
-        """Send a chunk; `False` when it has to wait. Raises `ValueError` when it can never go.
-
-        When the consumer is gone the chunk is dropped: the owner of the request hears of the death.
-        """
-        if not self._open:
-            return True
-        if self._waiting or not self._put(key, payload, last=last):
-            self._waiting.append(Waiting(key=key, payload=payload, last=last, since=monotonic()))
-            return False
-        return True
-
-    def when_written(self, then: Callable[[], None]) -> None:
-        """Call `then` once every chunk that had room has left this process."""
-        self._stream.when_written(then)
-
-    def acknowledged(self, number: int) -> None:
-        """The consumer is done with a ticket; send what fits now."""
-        self._count.answered += 1
-        self._unanswered -= 1
-        self._sender.released(number)
-        self._flush()
-
-    def drop(self, key: Key) -> None:
-        """Forget a request: what waits of it is never sent, and what waited behind it may go."""
-        self._seqs.pop(key, None)
-        kept = deque(chunk for chunk in self._waiting if chunk.key != key)
-        if len(kept) < len(self._waiting):
-            self._waiting = kept
-            self._flush()
-
-    def close(self) -> None:
-        """The consumer is gone: forget everything; what still waits counts as sent."""
-        if self._open:
-            self._open = False
-            self._count.answered += self._unanswered  # nobody will answer
-            waiting, self._waiting = self._waiting, deque()
-            self._sender.close()
-            for chunk in waiting:
-                self._on_sent(chunk.key, None)
-
-    def _flush(self) -> None:
-        """Send what waits, in order, as far as there is room."""
-        if self._flushes:  # `on_sent` may drop a request: the loop below goes on with what is left
-            return
-        self._flushes = True
-        try:
-            while self._waiting:
-                chunk = self._waiting[0]
-                error = None
-                try:
-                    if not self._put(chunk.key, chunk.payload, last=chunk.last):
-                        return
-                except ValueError as refusal:
-                    error = refusal
-                self._waiting.popleft()
-                self._count.wait_s += monotonic() - chunk.since
-                self._on_sent(chunk.key, error)
-        finally:
-            self._flushes = False
-
-    def _put(self, key: Key, payload: Payload, *, last: bool) -> bool:
-        at = monotonic() if self._stream.is_near else 0.0
-        try:
-            ticket = self._sender.put(payload)
-        except OSError as error:  # no memory, no descriptors: the next payload may find some again
-            raise ValueError(f"there is no room for it: {error}") from error
-        if ticket is None:
-            return False
-        seq = self._seqs.get(key, 0)
-        if last:
-            self._seqs.pop(key, None)
-        else:
-            self._seqs[key] = seq + 1
-        self._count.chunks += 1
-        self._unanswered += 1
-        self._count.num_bytes += payload.num_bytes
-        chunk = Chunk(key=key, seq=seq, number=ticket.number, body=ticket.body, last=last, at=at)
-        self._stream.send(chunk, ticket.fds, ticket.bulk)
-        return True
-
-
 class EdgeIn:
     """The consuming end."""
 
@@ -220,6 +103,15 @@ class EdgeIn:
         self._seqs: dict[Key, int] = {}
         self._bulk: dict[int, tuple[memoryview, ...]] = {}
         """Memory that came behind borrowed tickets; the stream has it back on release."""
+        self._keeps: set[int] = set()
+        """Tickets whose payload is kept when its memory is given back."""
+        self._kept: dict[Key, set[int]] = {}
+        """Chunks that are kept, by request."""
+
+    @property
+    def num_kept(self) -> int:
+        """Chunks that are kept."""
+        return sum(map(len, self._kept.values()))
 
     @property
     def source(self) -> int:
@@ -250,6 +142,27 @@ class EdgeIn:
             self._count.hops.add(monotonic() - chunk.at)
         return payload
 
+    def keep(self, chunk: Chunk, payload: Payload) -> Payload:
+        """Give back the memory of a payload that was taken, and nothing else.
+
+        Returns what was in it; releasing that gives the credit, on whatever thread.
+        """
+        copied = payload.copied()
+        self._keeps.add(chunk.number)
+        self._kept.setdefault(chunk.key, set()).add(chunk.seq)
+        payload.release()
+        return replace(copied, release=partial(self._here, self.credit, chunk.key, (chunk.seq,)))
+
+    def credit(self, key: Key, seqs: Sequence[int]) -> None:
+        """Give credit for chunks that were kept; others are passed over."""
+        kept = self._kept.get(key, set())
+        given = tuple(seq for seq in seqs if seq in kept)
+        kept.difference_update(given)
+        if not kept:
+            self._kept.pop(key, None)
+        for start in range(0, len(given), MAX_CREDITS):
+            self._stream.send(Credit(key=key, seqs=given[start : start + MAX_CREDITS]))
+
     def discard(self, chunk: Chunk, attached: Attached) -> None:
         """Give back a chunk that nobody wants any more."""
         self._count.dropped += 1
@@ -261,10 +174,12 @@ class EdgeIn:
     def drop(self, key: Key) -> None:
         """Forget a request; only then may chunks of that key begin anew."""
         self._seqs.pop(key, None)
+        self.credit(key, sorted(self._kept.get(key, ())))
 
     def close(self) -> None:
         """Free everything; borrowed payloads stay readable."""
         self._receiver.close()
+        self._kept.clear()
 
     def _get(self, chunk: Chunk, attached: Attached) -> Payload:
         if attached.bulk and chunk.number in self._bulk:
@@ -275,17 +190,23 @@ class EdgeIn:
         return payload
 
     def _released(self, number: int) -> None:
-        if threading.get_ident() == self._thread:
-            self._give_back(number)
-            return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
-            self._loop.call_soon_threadsafe(self._give_back, number)
+        self._here(self._acknowledge, number)
 
-    def _give_back(self, number: int) -> None:
+    def _acknowledge(self, number: int) -> None:
         bulk = self._bulk.pop(number, None)
         if bulk is not None:
             self._stream.recycle(bulk)
-        self._stream.send(Ack(number=number))
+        kept = number in self._keeps
+        self._keeps.discard(number)
+        self._stream.send(Ack(number=number, kept=kept))
+
+    def _here(self, call: Callable[..., None], *given: object) -> None:
+        """Call something on the thread of the loop."""
+        if threading.get_ident() == self._thread:
+            call(*given)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
+            self._loop.call_soon_threadsafe(call, *given)
 
 
 def _ticket(chunk: Chunk, attached: Attached) -> Ticket:
@@ -298,10 +219,19 @@ class Peer:
 
     stream: Stream
     """The stream."""
+    incarnation: int = 0
+    """Which of the processes that a replica has been, or will be, this is."""
     out: EdgeOut | None = None
     """The edge to it, when there is one."""
     into: EdgeIn | None = None
     """The edge from it, when there is one."""
+
+    def drop(self, key: Key) -> None:
+        """Forget a request at both ends."""
+        if self.out is not None:
+            self.out.drop(key)
+        if self.into is not None:
+            self.into.drop(key)
 
     def close(self) -> None:
         """Close the stream and both ends."""

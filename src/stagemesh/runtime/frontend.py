@@ -23,7 +23,8 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.core.actions import Action, Begin, Ended, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.edge import Connector, EdgeIn, Peer
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.live import Live, Waits, ask_of, failure_of, output_of, traffic_of
 from stagemesh.runtime.load import Counts
 from stagemesh.runtime.marks import hop_of, told_here
@@ -33,6 +34,7 @@ from stagemesh.runtime.messages import (
     Cancel,
     Cancelled,
     Chunk,
+    Credit,
     Failed,
     Finished,
     Key,
@@ -40,15 +42,18 @@ from stagemesh.runtime.messages import (
     Message,
     Progress,
     ProtocolError,
+    Terminal,
 )
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import Call, Running, Seat
+from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.submits import check_sendable, submits_of
 from stagemesh.runtime.telemetry import Observers, StageMarks, Traffic, outcome_of
 
+_FIRST: Final = 1
+"""Number of the first process of a replica."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -62,13 +67,12 @@ class Frontend:
         on_lost: Callable[[ReplicaId, str | None], None],
         *,
         queue_limit: int | None = None,
+        unread_bytes: int = UNREAD_BYTES,
         observers: Observers | None = None,
     ) -> None:
-        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why.
-
-        `queue_limit` requests are taken on beyond the slots of the entry stage; `None` for all.
-        """
+        """Take over the streams to all replicas; `on_lost` hears of one that ended, and why."""
         self._plan: Final = plan
+        self._unread_bytes: Final = unread_bytes
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=queue_limit)
@@ -83,7 +87,7 @@ class Frontend:
         self._waits = Waits(self._is_busy)
         self._peers: dict[ReplicaId, Peer] = {}
         for where, sock in callers.items():
-            self._attach(where, sock)
+            self._attach(where, sock, _FIRST)
 
     @property
     def draining(self) -> bool:
@@ -116,7 +120,8 @@ class Frontend:
         actions = self._dispatcher.open(ask_of(call), self._loop.time())
         self._tickets += 1
         # by ticket: a request and its live record must not hold each other once they are forgotten
-        running = Running(call, functools.partial(self._leave, name, self._tickets))
+        leave = functools.partial(self._leave, name, self._tickets)
+        running = Running(call, leave, self._unread_bytes)
         trace = self._observers.opened(name)
         self._live[name] = Live(call=call, running=running, ticket=self._tickets, trace=trace)
         try:
@@ -127,12 +132,12 @@ class Frontend:
         self._set_timer()
         return running
 
-    def up(self, where: ReplicaId, caller: socket.socket) -> None:
+    def up(self, where: ReplicaId, caller: socket.socket, incarnation: int) -> None:
         """A replica has joined, or come back, and all its neighbours know it: it may be used."""
         if self._closed:
             caller.close()
         else:
-            self._attach(where, caller)
+            self._attach(where, caller, incarnation)
 
     def hold(self, where: ReplicaId) -> None:
         """Give a replica nothing more for now; what it has goes on."""
@@ -189,7 +194,7 @@ class Frontend:
             peer.close()
         self._peers.clear()
 
-    def _attach(self, where: ReplicaId, sock: socket.socket) -> None:
+    def _attach(self, where: ReplicaId, sock: socket.socket, incarnation: int) -> None:
         def on_message(message: Message, attached: Attached) -> None:
             self._on_message(where, peer, message, attached)
 
@@ -200,7 +205,7 @@ class Frontend:
 
         connector = Connector.to_caller(sock)
         stream = Stream(sock, on_message, on_eof, bulk_limit=connector.bulk_limit)
-        peer = Peer(stream=stream)
+        peer = Peer(stream=stream, incarnation=incarnation)
         counts = self.counts.setdefault(where, Counts())
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent, counts.out(where.stage))
         peer.into = EdgeIn(peer.stream, connector, counts.into(where.stage))
@@ -234,7 +239,8 @@ class Frontend:
         seats = live.seats(self._plan)
         live.running.begin(seats)
         self._observers.begun(begin.name, seats)
-        submits = submits_of(self._plan, key, live.route, live.call, live.trace)
+        route = live.processes(self._peers)
+        submits = submits_of(self._plan, key, route, live.call, self._unread_bytes, live.trace)
         for stage, submit in submits.items():
             peer = self._peer(live, stage)
             if peer is not None:  # else it has died, which ends the request in its own way
@@ -258,7 +264,9 @@ class Frontend:
             case Chunk() if peer.into is not None:
                 self._output(where, peer.into, message, attached)
             case Ack() if peer.out is not None:
-                peer.out.acknowledged(message.number)
+                peer.out.acknowledged(message.number, kept=message.kept)
+            case Credit() if peer.out is not None:
+                peer.out.credited(message.key, message.seqs)
             case Progress() | Marks() | Finished() | Failed() | Cancelled():
                 live = self._find(message.key)
                 if live is not None:
@@ -268,10 +276,7 @@ class Frontend:
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
 
     def _stage_said(
-        self,
-        live: Live,
-        where: ReplicaId,
-        message: Progress | Marks | Finished | Failed | Cancelled,
+        self, live: Live, where: ReplicaId, message: Progress | Marks | Terminal
     ) -> None:
         match message:
             case Marks():
@@ -299,7 +304,7 @@ class Frontend:
         if live is None or machine is None or not machine.running:
             edge.discard(chunk, attached)
             return
-        name, stage = chunk.key.rid, self._plan.stage(where.stage)
+        name = chunk.key.rid
         try:
             payload = edge.take(chunk, attached)
         except ValueError as refusal:
@@ -307,8 +312,8 @@ class Frontend:
             return
         fault = machine.output(where.stage, chunk.seq, last=chunk.last)
         assert fault is None, f"the edge has checked the order: {fault}"
-        output = output_of(stage, chunk, payload)
-        payload.release()
+        own = live.running.own(payload, functools.partial(edge.keep, chunk, payload))
+        output = output_of(self._plan.stage(where.stage), chunk, own)
         live.running.output(output)
         hop = hop_of(where.stage, chunk, output.payload.num_bytes)
         self._observers.output(output, self._seat(where), hop)
@@ -389,8 +394,7 @@ class Frontend:
     def _forget(self, live: Live) -> None:
         del self._live[live.call.request_id]
         for stage in live.route:
-            peer = self._peer(live, stage)
-            if peer is not None and peer.into is not None and live.key is not None:
-                peer.into.drop(live.key)
+            if (peer := self._peer(live, stage)) is not None and live.key is not None:
+                peer.drop(live.key)
         self._observers.settled(live.call.request_id)
         self._waits.tell()

@@ -39,3 +39,10 @@ def plan_of(model: str | Plan, inputs: PlanInputs) -> Plan:
     for diagnostic in made.diagnostics:
         _log.warning("%s", diagnostic)
     return made.plan
+
+
+def startup_s(plan: Plan) -> float:
+    """How long its stages may take to start: all of them, and each, as they begin together."""
+    each_s = plan.launch.stage_init_timeout
+    all_s = plan.launch.init_timeout
+    return all_s if each_s is None else min(all_s, each_s)

@@ -10,6 +10,7 @@ from stagemesh.errors import InvalidRequestError
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.core.actions import Ask
 from stagemesh.runtime.core.dispatcher import Dispatcher
+from stagemesh.runtime.edge import Peer
 from stagemesh.runtime.hints import routing_keys
 from stagemesh.runtime.messages import Cancelled, Chunk, Failed, Key
 from stagemesh.runtime.outputs import OmniOutput
@@ -38,6 +39,15 @@ class Live:
         return {
             stage.stage_id: Seat(stage=stage.name, replica=self.route[stage.stage_id])
             for stage in plan.stages
+        }
+
+    def processes(self, peers: Mapping[ReplicaId, Peer]) -> Mapping[int, tuple[int, int]]:
+        """Replica and incarnation of every stage that lives."""
+        places = (ReplicaId(stage=stage, replica=where) for stage, where in self.route.items())
+        return {
+            place.stage: (place.replica, peers[place].incarnation)
+            for place in places
+            if place in peers
         }
 
 
@@ -87,12 +97,12 @@ def failure_of(said: Failed | Cancelled, seat: Seat) -> str | InvalidRequestErro
 
 
 def output_of(stage: StagePlan, chunk: Chunk, payload: Payload) -> OmniOutput:
-    """Return what a stage has put out, in memory of its own."""
+    """Return what a stage has put out; `payload` is memory of its own."""
     return OmniOutput(
         request_id=chunk.key.rid,
         stage=stage.name,
         kind=stage.final_output_type or "",
-        payload=payload.copied(),
+        payload=Payload(meta=payload.meta, buffers=payload.buffers),
         final=chunk.last,
     )
 

@@ -11,7 +11,7 @@ stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
 rank -> supervisor    Fatal Pong
 caller -> stage       Submit Cancel
 stage -> caller       Progress Marks Finished Failed Cancelled
-both ways on an edge  Chunk Ack
+both ways on an edge  Chunk Ack Credit
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stagemesh.errors import StagemeshError
 from stagemesh.runtime.load import Load
 from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 """Version of these messages; both ends must have the same."""
 FRAME_HEAD: Final = Layout(">IBQ")
 """Length of the message, number of descriptors, and length of the bulk."""
@@ -37,6 +37,8 @@ MAX_FDS: Final = 8
 """Most descriptors of one message."""
 MAX_NAME: Final = 256
 """Longest name of a request."""
+MAX_CREDITS: Final = 4096
+"""Most chunks of one `Credit`."""
 
 _MAX_TEXT: Final = 4096
 _Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
@@ -128,11 +130,16 @@ class Fatal(_Wire, frozen=True, kw_only=True, tag=5):
 
 
 class Submit(_Wire, frozen=True, kw_only=True, tag=6):
-    """A request for this replica, with the replica of every stage that it feeds."""
+    """A request for this replica, with replica and incarnation of every stage that it feeds.
+
+    One that has been started again meanwhile is not meant: it has not heard of the request.
+    """
 
     key: Key
     params: dict[str, object]
-    targets: dict[int, int]
+    targets: dict[int, tuple[_Count, _Count]]
+    window: _Count = 0
+    """Bytes of output that may be on their way to the caller."""
     trace: Annotated[str, Meta(max_length=64)] | None = None
     """The W3C trace context under which somebody wants to hear `Marks`, when somebody does."""
 
@@ -186,9 +193,18 @@ class Chunk(_Wire, frozen=True, kw_only=True, tag=12):
 
 
 class Ack(_Wire, frozen=True, kw_only=True, tag=13):
-    """The consumer is done with a ticket."""
+    """The consumer is done with a ticket: its number, and its memory, may be used again."""
 
     number: _Count
+    kept: bool = False
+    """Whether it keeps the payload in memory of its own; `Credit` follows when it does no more."""
+
+
+class Credit(_Wire, frozen=True, kw_only=True, tag=15):
+    """The consumer is done with chunks that it had kept, so that others of that request may go."""
+
+    key: Key
+    seqs: Annotated[tuple[_Count, ...], Meta(min_length=1, max_length=MAX_CREDITS)]
 
 
 class Hop(_Wire, frozen=True, kw_only=True):
@@ -307,7 +323,7 @@ Terminal: TypeAlias = Finished | Failed | Cancelled
 _Ranks: TypeAlias = Meeting | Feed
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
 _Elsewhere: TypeAlias = PeerAt | PeerComes | PeerGone | Kill | Gone
-_Work: TypeAlias = Submit | Cancel | Progress | Marks | Terminal | Chunk | Ack
+_Work: TypeAlias = Submit | Cancel | Progress | Marks | Terminal | Chunk | Ack | Credit
 Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
 """Everything that can be said."""
 

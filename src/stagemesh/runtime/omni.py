@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -13,13 +14,13 @@ from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import (
+    check_limits,
     check_prompt,
-    check_queue_limit,
     check_runnable,
     check_timeout,
 )
 from stagemesh.runtime.frontend import Frontend
-from stagemesh.runtime.given_plan import given_fields, plan_of
+from stagemesh.runtime.given_plan import given_fields, plan_of, startup_s
 from stagemesh.runtime.health import Health, SystemState
 from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.launchers.choose import launcher_of
@@ -27,7 +28,7 @@ from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
 from stagemesh.runtime.params import RequestRules, SamplingParams
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import Call, OnProgress, Running, all_or_none
+from stagemesh.runtime.running import UNREAD_BYTES, Call, OnProgress, Running, all_or_none
 from stagemesh.runtime.scaling import scaled
 from stagemesh.runtime.supervisor import Supervisor
 from stagemesh.runtime.telemetry import Measures, Observers
@@ -45,7 +46,7 @@ _CLOSE_S: Final = 60.0
 class AsyncOmni:
     """A model that runs for the loop on which it is started."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the front door: what runs, and the limits of it
         self,
         model: str | Plan,
         *,
@@ -54,12 +55,14 @@ class AsyncOmni:
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
         queue_limit: int | None = None,
+        unread_bytes: int = UNREAD_BYTES,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is; nothing is started yet.
 
         `queue_limit` requests are taken on beyond those that the first stage can serve at a time,
-        and further ones end with `OverloadedError`; `None` takes on all.
+        and further ones end with `OverloadedError`; `None` takes on all. While `unread_bytes` of
+        output of a request wait to be read, or are on their way, its stages put out no more.
 
         `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
         `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
@@ -75,10 +78,10 @@ class AsyncOmni:
             devices=devices,
         )
         self.plan = plan_of(model, inputs)
-        if found := check_runnable(self.plan) + check_queue_limit(queue_limit):
+        if found := check_runnable(self.plan) + check_limits(queue_limit, unread_bytes):
             raise DiagnosticError(found)
-        self._queue_limit = queue_limit
         self.observers: Final = Observers()
+        self._frontend_of = partial(Frontend, queue_limit=queue_limit, unread_bytes=unread_bytes)
         self._rules = RequestRules(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
@@ -100,18 +103,13 @@ class AsyncOmni:
         if self._closed or self._supervisor is not None:
             raise ClosedError("a system is started once")
         if timeout_s is None:
-            launch = self.plan.launch
-            each_s = launch.stage_init_timeout
-            timeout_s = launch.init_timeout
-            timeout_s = timeout_s if each_s is None else min(timeout_s, each_s)
+            timeout_s = startup_s(self.plan)
         if found := check_timeout(timeout_s):
             raise DiagnosticError(found)
         self._supervisor = Supervisor(self.plan, launcher_of(self.plan))
         callers = await self._supervisor.start(timeout_s)
-        lost, limit = self._supervisor.lost, self._queue_limit
-        self._frontend = Frontend(
-            self.plan, callers, lost, queue_limit=limit, observers=self.observers
-        )
+        lost, heard = self._supervisor.lost, self.observers
+        self._frontend = self._frontend_of(self.plan, callers, lost, observers=heard)
         self._supervisor.watch(self._frontend)
 
     def health(self) -> Health:
@@ -292,7 +290,7 @@ class AsyncOmni:
 class Omni:
     """A running model for synchronous callers, on any thread; started when constructed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the front door: what runs, and the limits of it
         self,
         model: str | Plan,
         *,
@@ -301,6 +299,7 @@ class Omni:
         stage_overrides: str | Mapping[str, object] | Unset = UNSET,
         devices: str | int | Unset = UNSET,
         queue_limit: int | None = None,
+        unread_bytes: int = UNREAD_BYTES,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is, and start it; arguments as of `AsyncOmni`.
@@ -314,6 +313,7 @@ class Omni:
             stage_overrides=stage_overrides,
             devices=devices,
             queue_limit=queue_limit,
+            unread_bytes=unread_bytes,
             **fields,
         )
         self._thread = LoopThread()

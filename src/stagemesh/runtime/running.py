@@ -1,14 +1,19 @@
-"""One request as its user holds it: outputs as they appear, then the end."""
+"""One request as its user holds it: outputs as they appear, then the end.
+
+What the user has not read is bounded: beyond that the stages get no credit for more.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, Self
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.audio import Audio
+from stagemesh.runtime.core.unread import Unread
 from stagemesh.runtime.hints import RouteHints
 from stagemesh.runtime.messages import Finished
 from stagemesh.runtime.outputs import (
@@ -20,6 +25,9 @@ from stagemesh.runtime.outputs import (
 )
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
+
+UNREAD_BYTES: Final = 8 * 1024 * 1024
+"""How much output of one request may be unread, unless something else is said."""
 
 OnProgress = Callable[[StageProgress], None]
 """Hears of every step forward of a request, on the frontend's thread."""
@@ -59,8 +67,13 @@ class Seat:
 class Running(AsyncIterator[OmniOutput]):
     """A request from submission to its end; iterate over its outputs, and close it in any case."""
 
-    def __init__(self, call: Call, leave: Callable[[], None]) -> None:
-        """`leave` is called when the user goes, whether the request has ended or not."""
+    def __init__(
+        self, call: Call, leave: Callable[[], None], unread_bytes: int = UNREAD_BYTES
+    ) -> None:
+        """`leave` is called when the user goes, whether the request has ended or not.
+
+        At most `unread_bytes` wait to be read, however long the user does not come.
+        """
         self.name: Final = call.request_id
         self._seats: Mapping[int, Seat] = {}
         self._on_progress = call.on_progress
@@ -69,6 +82,9 @@ class Running(AsyncIterator[OmniOutput]):
         self._began = self._loop.time()
         self._ended: float | None = None
         self._queue: asyncio.Queue[OmniOutput | None] = asyncio.Queue()
+        self._unread = Unread(unread_bytes)
+        self._credits: deque[Callable[[], None]] = deque()
+        """What gives the credit of outputs whose credit is kept, in order."""
         self._error: StagemeshError | None = None
         self._reports: dict[int, StageReport] = {}
         self._first_outputs: dict[str, float] = {}
@@ -83,6 +99,8 @@ class Running(AsyncIterator[OmniOutput]):
         else:
             item = await self._queue.get()
         if item is not None:
+            if self._ended is None:
+                self._give_credit(self._unread.read())
             return item
         error, self._error = self._error, None
         if error is None:
@@ -93,8 +111,11 @@ class Running(AsyncIterator[OmniOutput]):
             del error  # its traceback holds this frame, and neither should hold the other
 
     def close(self) -> None:
-        """Leave the request: it is cancelled where it still runs."""
+        """Leave the request: it is cancelled where it still runs, and what is unread is gone."""
         self._leave()
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
 
     async def result(self) -> OmniResult:
         """Wait for the end and put all outputs together."""
@@ -131,10 +152,32 @@ class Running(AsyncIterator[OmniOutput]):
         for stage in seats:
             self.progress(stage, StageState.WAITING, {})
 
+    @property
+    def unread_bytes(self) -> int:
+        """What has come and was not read; after the end nothing is counted any more."""
+        return self._unread.used
+
+    def own(self, payload: Payload, keep: Callable[[], Payload]) -> Payload:
+        """Take over an output that is borrowed; return it in memory of its own.
+
+        `keep` does so as well, but lets the stage put out more only when that is released.
+        """
+        if self._unread.came(payload.weight):
+            own = payload.copied()
+            payload.release()
+            return own
+        own = keep()
+        self._credits.append(own.release)
+        return own
+
     def output(self, output: OmniOutput) -> None:
-        """The frontend has an output."""
+        """The frontend has an output, which was taken over just now."""
         self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
         self._queue.put_nowait(output)
+
+    def _give_credit(self, num_outputs: int) -> None:
+        for _ in range(num_outputs):
+            self._credits.popleft()()
 
     def finished(self, stage: int, finished: Finished) -> None:
         """A stage is done."""
@@ -167,6 +210,7 @@ class Running(AsyncIterator[OmniOutput]):
         """The request is over."""
         self._ended = self._loop.time()
         self._error = error
+        self._give_credit(self._unread.clear())  # nothing follows that it could bring
         self._queue.put_nowait(None)
 
 

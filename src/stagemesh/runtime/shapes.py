@@ -1,12 +1,14 @@
-"""What the dispatcher has to know of a plan: its stages, how they route, and what they hold."""
+"""What the machines of the core have to know of a plan: stages, routes, slots and windows."""
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.core.actions import REQUEST_ID, StageShape
+from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.core.router import RouterOptions
+from stagemesh.runtime.core.windows import StageWindow
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.patterns import Policy
 
@@ -29,6 +31,16 @@ def room_of(stage: StagePlan) -> tuple[int, int | None]:
     """
     slots = stage.engine_args.get(_SLOTS)
     return (slots, _AHEAD * slots) if isinstance(slots, int) else (1, None)
+
+
+def limits_of(stage: StagePlan) -> Limits:
+    """What every edge to a replica of a next stage may carry at a time."""
+    for axis in stage.axes:
+        unit = axis.options.get("unit")
+        if axis.role == WorldRole.NO_RANKS.value and unit is not None:
+            counted = cast("Literal['requests', 'chunks']", unit)
+            return Limits(window=StageWindow(size=axis.size, unit=counted))
+    return Limits()
 
 
 def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:

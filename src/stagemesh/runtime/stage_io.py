@@ -21,7 +21,8 @@ from typing import Final, NoReturn
 from stagemesh.plan.fingerprint import local_values
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import EdgePlan, Plan, StagePlan
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut, Peer
+from stagemesh.runtime.edge import Connector, EdgeIn, Peer
+from stagemesh.runtime.edge_out import UNBOUNDED, EdgeOut
 from stagemesh.runtime.edge_threads import settle
 from stagemesh.runtime.inbox import Inbox, Quit
 from stagemesh.runtime.load import CALLER, Counts
@@ -32,6 +33,7 @@ from stagemesh.runtime.messages import (
     Blame,
     Cancel,
     Chunk,
+    Credit,
     Fatal,
     Feed,
     Meeting,
@@ -50,6 +52,7 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.own_end import crash, end_group
 from stagemesh.runtime.pipes import EXHAUSTED
+from stagemesh.runtime.shapes import limits_of
 from stagemesh.runtime.stage_loop import Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
@@ -57,6 +60,8 @@ from stagemesh.runtime.transport.tls import TlsFiles, secured
 from stagemesh.spec.engine import Rendezvous
 from stagemesh.spec.frozen import frozen
 
+_MOST_UNTAKEN: Final = 4
+"""Turns of the engine that this thread may be behind: no pause comes later."""
 _SETTLE_S: Final = 1.0
 """How long connectors may take to tell their services that they are gone."""
 _STOP_S: Final = 2.0
@@ -92,6 +97,7 @@ class StageIO:
         self._thread = threading.Thread(target=self._run, name="stagemesh-io", daemon=True)
         self._peers: dict[tuple[int, int], Peer] = {}
         self._assigned: Assignment
+        self._room = threading.Semaphore(_MOST_UNTAKEN)
 
     def start(self) -> Assignment:
         """Start the thread and wait for the supervisor to say what this process is."""
@@ -105,13 +111,18 @@ class StageIO:
         self._loop.call_soon_threadsafe(self._control.send, said)
 
     def emit(self, emissions: Sequence[Emission]) -> None:
-        """Hand over what the engine said."""
-        self._loop.call_soon_threadsafe(self._requests.take, emissions)
+        """Hand over what the engine said; waits while this thread is several turns behind."""
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._take, emissions)
 
     def stop(self, fatal: str | None = None) -> None:
         """Say why, when it is a failure, close every stream, and end the thread."""
         self._loop.call_soon_threadsafe(self._close, fatal)
         self._thread.join(_STOP_S)
+
+    def _take(self, emissions: Sequence[Emission]) -> None:
+        self._room.release()
+        self._requests.take(emissions)
 
     def _run(self) -> None:
         self._loop.set_exception_handler(crash)
@@ -187,13 +198,15 @@ class StageIO:
         sock = self._secured(up, socket.socket(fileno=fd))
         outgoing, incoming = self._connectors(stage, sock)
         bulk_limit = 0 if incoming is None else incoming.bulk_limit
-        peer = Peer(stream=Stream(sock, on_message, on_eof, bulk_limit=bulk_limit))
+        stream = Stream(sock, on_message, on_eof, bulk_limit=bulk_limit)
+        peer = Peer(stream=stream, incarnation=up.incarnation)
         before, self._peers[where] = self._peers.get(where), peer
         if before is not None:
             before.close()
         if outgoing is not None:
-            count = self.counts.out(stage)
-            peer.out = EdgeOut(peer.stream, outgoing.sender(), self._requests.sent, count)
+            count, sent = self.counts.out(stage), self._requests.sent
+            limits = UNBOUNDED if stage == CALLER else limits_of(self._stage)
+            peer.out = EdgeOut(peer.stream, outgoing.sender(), sent, count, limits)
         if incoming is not None:
             peer.into = EdgeIn(peer.stream, incoming, self.counts.into(stage))
         self._control.send(Met(stage=up.stage, replica=up.replica, incarnation=up.incarnation))
@@ -235,7 +248,9 @@ class StageIO:
                 take = partial(self._requests.chunk, peer.into, message, attached)
                 peer.into.when_here(message, attached, take)
             case Ack() if peer.out is not None:
-                peer.out.acknowledged(message.number)
+                peer.out.acknowledged(message.number, kept=message.kept)
+            case Credit() if peer.out is not None:
+                peer.out.credited(message.key, message.seqs)
             case Submit() if from_caller:
                 self._submit(message)
             case Cancel() if from_caller:
@@ -247,11 +262,11 @@ class StageIO:
     def _submit(self, submit: Submit) -> None:
         route = dict(submit.targets)
         if self._stage.final_output_type is not None:
-            route[CALLER] = 0
+            route[CALLER] = (0, self._peers[CALLER, 0].incarnation)
         outs = {}
-        for stage, replica in route.items():
+        for stage, (replica, incarnation) in route.items():
             peer = self._peers.get((stage, replica))
-            if peer is not None and peer.out is not None:
+            if peer is not None and peer.out is not None and peer.incarnation == incarnation:
                 outs[stage] = peer.out
         self._requests.submit(submit, outs if len(outs) == len(route) else None)
 

@@ -1,7 +1,9 @@
 """The requests of a stage process, as its I/O thread sees them.
 
 It stands between streams and engine thread: chunks in, chunks out, pausing what finds no room, and
-one terminal word to the caller for every request, after everything that it had to say.
+one terminal word to the caller for every request, after everything that it had to say. Inputs of a
+paused request are kept here without credit, so that whoever feeds it is paused in turn, and in
+memory of their own, so that the edge carries those of other requests.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from functools import partial
 from typing import Final
 
 from stagemesh.config.plain import plain
-from stagemesh.runtime.edge import EdgeIn, EdgeOut
+from stagemesh.runtime.edge import EdgeIn
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Resume
+from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.marks import MarkLog, hop_of
 from stagemesh.runtime.messages import (
     Attached,
@@ -50,7 +54,9 @@ class _Held:
     ins: list[EdgeIn] = field(default_factory=list)
     """Edges that have fed it."""
     waiting: int = 0
-    """Chunks that wait for room."""
+    """Chunks that wait for room; the engine is told to pause meanwhile."""
+    kept: list[Append] = field(default_factory=list)
+    """Inputs that have come in the pause."""
     engine_said: Terminal | None = None
     """How the engine ended it."""
     verdict: Terminal | None = None
@@ -67,10 +73,10 @@ class _Input:
 
     edge: EdgeIn
     """The edge."""
+    chunk: Chunk
+    """The chunk."""
     payload: Payload
     """The payload, borrowed."""
-    last: bool
-    """Whether nothing follows on this edge."""
     fault: str | None
     """Why it was refused, if it was."""
     hop: Hop
@@ -108,6 +114,8 @@ class StageRequests:
             self._held[key.rid] = _Held(
                 key=key, outs=outs, open_inputs=self._num_inputs, marks=marks
             )
+            for target, out in outs.items():
+                out.open(key, submit.window if target == CALLER else None)
             now = time.monotonic()
             self._inbox.put(Add(key=key, params=_params(submit), targets=tuple(outs), since=now))
         for early in [early for early in self._early if early.epoch <= key.epoch]:
@@ -146,7 +154,7 @@ class StageRequests:
         except ValueError as error:
             fault = f"an input was refused: {error}"
         hop = hop_of(edge.source, chunk, payload.num_bytes)
-        given = _Input(edge=edge, payload=payload, last=chunk.last, fault=fault, hop=hop)
+        given = _Input(edge=edge, chunk=chunk, payload=payload, fault=fault, hop=hop)
         if is_early:
             self._early.setdefault(key, []).append(given)
         else:
@@ -175,7 +183,13 @@ class StageRequests:
             if held.engine_said is not None:
                 self._close(held, held.engine_said)
             else:
-                self._inbox.put(Resume(key=key))
+                self._resume(held)
+
+    def _resume(self, held: _Held) -> None:
+        self._inbox.put(Resume(key=held.key))
+        kept, held.kept = held.kept, []
+        for append in kept:
+            self._inbox.put(append)
 
     def _find(self, key: Key) -> _Held | None:
         held = self._held.get(key.rid)
@@ -201,12 +215,16 @@ class StageRequests:
         if given.fault is not None:
             self._fail(held, given.fault)
             return
-        held.open_inputs -= given.last
+        payload = given.payload
+        held.open_inputs -= given.chunk.last
         last = held.open_inputs == 0
-        if not (last or given.payload.meta or given.payload.buffers):
-            given.payload.release()  # only said that this edge is done, others are not
-            return
-        self._inbox.put(Append(key=key, payload=given.payload, last=last))
+        if not (last or payload.meta or payload.buffers):
+            payload.release()  # only said that this edge is done, others are not
+        elif held.waiting:
+            payload = given.edge.keep(given.chunk, payload)
+            held.kept.append(Append(key=key, payload=payload, last=last))
+        else:
+            self._inbox.put(Append(key=key, payload=payload, last=last))
 
     def _said(self, said: Said) -> None:
         held = self._find(said.key)
@@ -264,6 +282,7 @@ class StageRequests:
         _after_all(outs, partial(self._tell_caller, terminal))
 
     def _drop(self, held: _Held) -> None:
+        held.kept.clear()
         for edge_out in held.outs.values():
             edge_out.drop(held.key)
         for edge_in in held.ins:

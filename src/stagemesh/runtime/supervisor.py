@@ -32,7 +32,7 @@ _log: Final = logging.getLogger(__name__)
 class Frontends(Routes, Protocol):
     """Whoever gives requests to replicas, and holds the streams to them."""
 
-    def up(self, where: ReplicaId, caller: socket.socket) -> None:
+    def up(self, where: ReplicaId, caller: socket.socket, incarnation: int) -> None:
         """A replica may be used."""
         ...
 
@@ -133,7 +133,7 @@ class Supervisor:
             raise
         for member in joining:
             self._crew.serves(member)
-            self._told.up(member.where, callers[member.where])
+            self._told.up(member.where, callers[member.where], member.incarnation)
         wanted = {
             ReplicaId(stage=stage.stage_id, replica=replica.index)
             for stage in plan.stages
@@ -231,7 +231,7 @@ class Supervisor:
         member.work = None
         self._crew.serves(member)
         _log.warning("%s is back", member.who)
-        self._told.up(member.where, callers[member.where])
+        self._told.up(member.where, callers[member.where], member.incarnation)
 
     async def _leave(self, member: Member, drain_s: float) -> None:
         """Take no more requests, finish those that run, and end."""

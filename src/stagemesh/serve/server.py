@@ -18,6 +18,7 @@ from aiohttp import web
 
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.running import UNREAD_BYTES
 from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.control import Control
@@ -43,6 +44,8 @@ class ServeOptions:
     """The control socket; beside those of other servers unless given."""
     max_request_bytes: int = 256 * 1024 * 1024
     """Longest body of a request."""
+    max_unread_bytes: int = UNREAD_BYTES
+    """Output of a request that may wait for a client that does not read."""
 
 
 @frozen
@@ -60,7 +63,7 @@ class Server:
 
     def __init__(self, plan: Plan, options: ServeOptions) -> None:
         """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
-        self._omni = AsyncOmni(plan)
+        self._omni = AsyncOmni(plan, unread_bytes=options.max_unread_bytes)
         self._omni.observers.add(Spans(plan.pipeline))
         self._options = options
         self._stop = asyncio.Event()

@@ -29,6 +29,9 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {
 }
 """Every dtype a buffer may have, and the bytes of one element."""
 
+_OWN_BYTES: Final = 256
+"""What a payload counts beside its data, so that empty ones do not come without end."""
+
 MetaScalar = str | int | float | bool | None
 MetaValue = MetaScalar | list[MetaScalar]
 """A value of the metadata: a JSON scalar or a flat list of them."""
@@ -75,6 +78,12 @@ class Payload:
     def num_bytes(self) -> int:
         """Bytes of all buffers."""
         return sum(buffer.num_bytes for buffer in self.buffers)
+
+    @property
+    def weight(self) -> int:
+        """What it counts for where memory is bounded: its data, and something for being there."""
+        texts = (value for value in self.meta.values() if isinstance(value, str | list))
+        return _OWN_BYTES + self.num_bytes + sum(8 * len(value) for value in texts)
 
     def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
         """Raise `ValueError` naming what it holds beside these; nobody would read that."""

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from stagemesh.runtime.edge import Connector, EdgeIn, EdgeOut
+from stagemesh.runtime.edge import Connector, EdgeIn
+from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.edge_threads import settle
 from stagemesh.runtime.messages import Ack, Attached, Chunk, Key, Message
 from stagemesh.runtime.stream import Stream
@@ -177,8 +178,9 @@ class ConnectorStreams:
                 run.out.send(ONE, payload_of(self.room_bytes), last=True)
                 await run.until(lambda: run.num_acks == 2)  # noqa: PLR2004  one of each
                 assert [got.payload for got in run.got] == [Payload()]
-                assert run.refused == ["chunk `0` came after the last"]
+                assert run.refused == ["chunk `1` came after the last"]
                 run.into.drop(ONE)
+                run.out.drop(ONE)
                 run.out.send(ONE, payload_of(10), last=True)
                 await run.until(lambda: len(run.got) == 2)  # noqa: PLR2004  both
                 assert run.got[-1].payload == payload_of(10)

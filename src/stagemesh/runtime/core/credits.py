@@ -34,13 +34,13 @@ class Limits:
 class _Out:
     """One stream at its producer."""
 
-    __slots__ = ("chunks", "closed", "size", "waits")
+    __slots__ = ("chunks", "most_bytes", "size", "waits")
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self.chunks = 0
         self.size = 0
+        self.most_bytes = most_bytes
         self.waits: int | None = None
-        self.closed = False
 
 
 class Outflow:
@@ -70,9 +70,13 @@ class Outflow:
         found = self._streams.get(stream) or self._closed.get(stream)
         return 0 if found is None else found.chunks
 
-    def open(self, stream: StreamKey) -> None:
-        """Begin a stream; streams that are opened earlier are older."""
-        self._streams[stream] = _Out()
+    def open(self, stream: StreamKey, stream_bytes: int | None = None) -> None:
+        """Begin a stream; streams that are opened earlier are older.
+
+        `stream_bytes` is its own limit, in place of that of all.
+        """
+        limit = self._limits.stream_bytes if stream_bytes is None else stream_bytes
+        self._streams[stream] = _Out(limit)
 
     def offer(self, stream: StreamKey, size: int) -> bool:
         """Whether a chunk goes now; else it waits, and goes when it is named. One waits at most."""
@@ -138,9 +142,7 @@ class Outflow:
 
     def _in_window(self, stream: StreamKey, found: _Out, size: int) -> bool:
         limits, window = self._limits, self._limits.window
-        if found.chunks and (
-            found.chunks >= limits.chunks or found.size + size > limits.stream_bytes
-        ):
+        if found.chunks and (found.chunks >= limits.chunks or found.size + size > found.most_bytes):
             return False
         if window is None:
             return True

@@ -156,8 +156,9 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
         assert len(pids) == 3
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=WAIT_S)
-        assert process.returncode == -signal.SIGINT
         assert err.rstrip().endswith("KeyboardInterrupt")
+        # Of the signal, unless some thread compiles a text meanwhile: CPython forgets it then.
+        assert process.returncode in (-signal.SIGINT, 1)
         for pid in pids:
             wait_for_exit(pid)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from collections.abc import Iterable
+from dataclasses import field, replace
+from typing import Final
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import PlanInputs, opened_once
 from stagemesh.config.load import Loaded
-from stagemesh.plan.build import PlanRequest, PlanResult, build
-from stagemesh.plan.prepare import prepare
+from stagemesh.plan.build import build
+from stagemesh.plan.prepare import Prepared, prepare
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
+
+_SAID_TWICE: Final = "CF067"
+"""Says that two places of one layer disagree."""
 
 
 @frozen
@@ -33,11 +38,14 @@ class Made:
 def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made:
     """Read, check and plan; every mistake of every input is told at once."""
     catalog = Catalog.installed() if catalog is None else catalog
+    inputs = opened_once(inputs)
     prepared = prepare(inputs, host, catalog)
     plan, found = None, prepared.diagnostics
     if prepared.request is not None:
         result = build(prepared.request, catalog)
-        plan, found = result.plan, (*found, *_helped(result, prepared.request, catalog))
+        plan, found = result.plan, (*found, *result.diagnostics)
+        if plan is None:
+            found = _helped(found, prepared, _Offers(inputs, host, catalog))
     return Made(
         plan=None if any(each.is_error for each in found) else plan,
         diagnostics=found,
@@ -46,10 +54,48 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
     )
 
 
-def _helped(result: PlanResult, request: PlanRequest, catalog: Catalog) -> tuple[Diagnostic, ...]:
-    """Add the layout that would fit to what stands against one that does not."""
-    if result.plan is not None:
-        return result.diagnostics
-    from stagemesh.plan.fit.suggest import with_suggestion  # noqa: PLC0415  only when it fails
+class _Offers:
+    """Offers, each tried before it is made: with what was given, it has to lead to a plan."""
 
-    return with_suggestion(result.diagnostics, request, catalog)
+    def __init__(self, inputs: PlanInputs, host: Host, catalog: Catalog) -> None:
+        self._inputs = inputs
+        self._host = host
+        self.catalog = catalog
+
+    def work(self, values: tuple[str, ...]) -> bool:
+        """Whether the values of `--set` lead to a plan, in place of those that they contradict."""
+        given = self._inputs.set_values
+        prepared = self._prepared((*given, *values))
+        told = _said_twice(prepared.diagnostics)
+        if told:
+            kept = tuple(each for each in given if f"--set {each}" not in told)
+            prepared = self._prepared((*kept, *values))
+        if prepared.request is None or any(each.is_error for each in prepared.diagnostics):
+            return False
+        return build(prepared.request, self.catalog).plan is not None
+
+    def _prepared(self, values: tuple[str, ...]) -> Prepared:
+        return prepare(replace(self._inputs, set_values=values), self._host, self.catalog)
+
+
+def _said_twice(found: Iterable[Diagnostic]) -> frozenset[str]:
+    """Sources of values that another one of their layer contradicts."""
+    return frozenset(
+        place.source
+        for each in found
+        if each.code == _SAID_TWICE
+        for place in (each.origin, *(note.origin for note in each.notes))
+        if place is not None
+    )
+
+
+def _helped(
+    found: tuple[Diagnostic, ...], prepared: Prepared, offers: _Offers
+) -> tuple[Diagnostic, ...]:
+    """Add the layout that would fit to what stands against one that does not."""
+    from stagemesh.plan.fit.suggest import set_values, with_suggestion  # noqa: PLC0415  on failure
+
+    assert prepared.request is not None
+    return with_suggestion(
+        found, prepared.request, offers.catalog, lambda offer: offers.work(set_values(offer))
+    )

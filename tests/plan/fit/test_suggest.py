@@ -35,16 +35,21 @@ def budgets(count: int, **axes: int) -> PlanRequest:
     return request(THREE, said, devices=devices)
 
 
+def works(offer: Overrides) -> bool:
+    """Take every offer: how each is tried on what was given is a matter of who makes the plan."""
+    return bool(offer)
+
+
 def suggested(given: PlanRequest) -> Overrides | None:
     """Ask with the engines of this project."""
-    return suggest(given, installed())
+    return suggest(given, installed(), works)
 
 
 def helped(given: PlanRequest) -> list[str]:
     """Return the help of every error of a plan that must fail."""
     result = build(given, installed())
     assert result.plan is None
-    found = with_suggestion(result.diagnostics, given, installed())
+    found = with_suggestion(result.diagnostics, given, installed(), works)
     assert [each.message for each in found] == [each.message for each in result.diagnostics]
     return [each.help or "" for each in found]
 
@@ -163,9 +168,9 @@ def test_only_what_changes_is_said() -> None:
 def test_what_no_stage_field_can_say_is_not_suggested() -> None:
     """The best layout for these devices needs an axis that only a strategy file can give."""
     given, catalog = asked(PICTURE, WAN, "RTX4090", 4), installed()
-    assert suggest(given, catalog) is not None
+    assert suggest(given, catalog, works) is not None
     silent = {name: replace(declared, deploy_fields=()) for name, declared in catalog.axes.items()}
-    assert suggest(given, replace(catalog, axes=silent)) is None
+    assert suggest(given, replace(catalog, axes=silent), works) is None
 
 
 def test_nothing_is_suggested_where_nothing_fits() -> None:
@@ -220,4 +225,4 @@ def test_warnings_alone_are_left_as_they_are() -> None:
     """There is nothing to correct."""
     given = asked(solo(), StageFacts())
     warning = Diagnostic(code="PL014", message="mind", severity=Severity.WARNING)
-    assert with_suggestion([warning], given, installed()) == (warning,)
+    assert with_suggestion([warning], given, installed(), works) == (warning,)

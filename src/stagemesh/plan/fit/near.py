@@ -39,8 +39,8 @@ class Near:
 
 def nearby(
     request: PlanRequest, catalog: Catalog, larger: Mapping[int, Sizes] | None = None
-) -> Near | None:
-    """Return the nearest layout that the planner takes.
+) -> list[Near]:
+    """Return the layouts that the planner takes, the nearest first.
 
     `larger` gives the sizes of stages that cannot be laid out without further axes.
     """
@@ -59,7 +59,7 @@ def nearby(
         plan = build(replace(request, settings=settings), catalog).plan
         if plan is not None:
             found.append(Near(changes=changes, plan=plan))
-    return min(found, key=lambda near: _distance(near, stages), default=None)
+    return sorted(found, key=lambda near: _distance(near, stages))
 
 
 def grown(request: PlanRequest, catalog: Catalog) -> Mapping[int, Sizes]:

@@ -3,14 +3,15 @@
 Nearest is what keeps the most of what was asked for: sizes before places, and the user's own lists
 of devices before those that ship with the model. Devices that are idle are taken before stages are
 put together that were apart. Where a stage fits in no such way, axes are added to it: the fewest
-ranks that will do, or else what `--fit` finds. Every layout is tried on the planner, so what is
-offered can be had.
+ranks that will do, or else what `--fit` finds. Every layout is tried on the planner, and so are the
+very words of an offer together with all that was given: what is offered can be had.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -21,17 +22,22 @@ from stagemesh.plan.export.stage_fields import axis_fields, device_list
 from stagemesh.plan.fit.layout import DEVICES, Change, Sizes, changed
 from stagemesh.plan.fit.near import Near, grown, nearby
 from stagemesh.plan.fit.search import search
-from stagemesh.plan.values import AxisPlan
+from stagemesh.plan.values import AxisPlan, StagePlan
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.frozen import frozen
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, object]]
 """Stage fields by stage name."""
+Works: TypeAlias = Callable[[Overrides], bool]
+"""Whether there is a plan once overrides are added to what was given."""
 
 _LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL110", "PL130")
 """Beginnings of the codes that another layout can answer."""
 _DEVICES: Final = 16
 """Most devices for which axes are added: a message should not take long."""
+_OFFERS: Final = 8
+"""Most offers that are tried, for the same reason."""
 
 
 def is_about_layout(found: Diagnostic) -> bool:
@@ -40,13 +46,13 @@ def is_about_layout(found: Diagnostic) -> bool:
 
 
 def with_suggestion(
-    diagnostics: Sequence[Diagnostic], request: PlanRequest, catalog: Catalog
+    diagnostics: Sequence[Diagnostic], request: PlanRequest, catalog: Catalog, works: Works
 ) -> tuple[Diagnostic, ...]:
     """Add a layout that would fit to the first error, if layouts are all that is wrong."""
     wrong = [found for found in diagnostics if found.is_error]
     if not wrong or not all(map(is_about_layout, wrong)):
         return tuple(diagnostics)
-    overrides = suggest(request, catalog)
+    overrides = suggest(request, catalog, works)
     if not overrides:
         return tuple(diagnostics)
     text = f"this would fit: `{set_flags(overrides)}`"
@@ -56,27 +62,49 @@ def with_suggestion(
 
 def set_flags(overrides: Overrides) -> str:
     """Write overrides as they are typed."""
-    return " ".join(
-        f"--set {stage}.{name}={value if isinstance(value, str) else json.dumps(value)}"
+    return " ".join(f"--set {each}" for each in set_values(overrides))
+
+
+def set_values(overrides: Overrides) -> tuple[str, ...]:
+    """Write overrides as the values of `--set`."""
+    return tuple(
+        f"{stage}.{name}={value if isinstance(value, str) else json.dumps(value)}"
         for stage, fields in overrides.items()
         for name, value in fields.items()
     )
 
 
-def suggest(request: PlanRequest, catalog: Catalog) -> Overrides | None:
+def suggest(request: PlanRequest, catalog: Catalog, works: Works) -> Overrides | None:
     """Return the overrides that make a layout fit, or `None` when none was found."""
+    offers = itertools.islice(_offers(request, catalog), _OFFERS)
+    return next(filter(works, offers), None)
+
+
+def _offers(request: PlanRequest, catalog: Catalog) -> Iterator[Overrides]:
+    """Say the layouts that fit, the nearest first, each in every way that there is."""
+    for near in _layouts(request, catalog):
+        told: list[Overrides] = []
+        for way in _WAYS:
+            offer = _overrides(near, request, catalog, way)
+            if offer is not None and offer not in told:
+                told.append(offer)
+                yield offer
+
+
+def _layouts(request: PlanRequest, catalog: Catalog) -> Sequence[Near]:
+    """Return the layouts that fit: as they are, or else with further axes."""
     near = nearby(request, catalog)
-    if near is None and request.devices.count is not None and request.devices.count <= _DEVICES:
-        freed = {
-            stage.stage_id: Change(freed=True)
-            for stage in request.settings.stages
-            if DEVICES in stage.fields
-        }
-        anew = replace(request, settings=changed(request.settings, freed, catalog.axes))
-        sizes = (larger(anew, catalog) for larger in (grown, _fitted))
-        found = (nearby(request, catalog, each) for each in sizes)
-        near = next((each for each in found if each is not None), None)
-    return None if near is None else _overrides(near, request, catalog)
+    if near or request.devices.count is None or request.devices.count > _DEVICES:
+        return near
+    freed = {
+        stage.stage_id: Change(freed=True)
+        for stage in request.settings.stages
+        if DEVICES in stage.fields
+    }
+    anew = replace(request, settings=changed(request.settings, freed, catalog.axes))
+    sizes = (larger(anew, catalog) for larger in (grown, _fitted))
+    found = (nearby(request, catalog, each) for each in sizes)
+    return next(filter(None, found), [])
 
 
 def _fitted(request: PlanRequest, catalog: Catalog) -> Mapping[int, Sizes]:
@@ -85,7 +113,22 @@ def _fitted(request: PlanRequest, catalog: Catalog) -> Mapping[int, Sizes]:
     return {stage: each.sizes for each_of in found for stage, each in each_of.candidates.items()}
 
 
-def _overrides(near: Near, request: PlanRequest, catalog: Catalog) -> Overrides | None:
+@frozen
+class _Way:
+    """One way to say a layout in stage fields."""
+
+    by_axis: bool
+    """Whether a size that was given is said under the name of its axis."""
+    is_free: bool
+    """Whether stages are left to the planner rather than bound to where it puts them."""
+
+
+_WAYS: Final = tuple(
+    _Way(by_axis=by_axis, is_free=is_free) for is_free in (False, True) for by_axis in (False, True)
+)
+
+
+def _overrides(near: Near, request: PlanRequest, catalog: Catalog, way: _Way) -> Overrides | None:
     """Say changes as stage fields; `None` when no field says one of the sizes."""
     overrides: dict[str, Mapping[str, object]] = {}
     for said in request.settings.stages:
@@ -93,19 +136,26 @@ def _overrides(near: Near, request: PlanRequest, catalog: Catalog) -> Overrides 
         fields: dict[str, object] = {}
         for axis in stage.axes:
             if axis.axis in change.sizes:
-                written = _axis_fields(axis, catalog.axes[axis.axis], said.axes.get(axis.axis))
+                given = said.axes.get(axis.axis)
+                written = _axis_fields(axis, catalog.axes[axis.axis], given, way)
                 if written is None:
                     return None
                 fields |= written
         if change.freed:
-            fields[DEVICES] = device_list(stage)
+            fields[DEVICES] = _devices(stage, way)
         if fields:
             overrides[stage.name] = fields
     return overrides
 
 
+def _devices(stage: StagePlan, way: _Way) -> str | None:
+    """Bind a stage to where it was put; a list cannot say that its replicas share a device."""
+    used = [rank.device for replica in stage.replicas for rank in replica.ranks]
+    return None if way.is_free or len(set(used)) < len(used) else device_list(stage)
+
+
 def _axis_fields(
-    axis: AxisPlan, declared: Axis, said: AxisSettings | None
+    axis: AxisPlan, declared: Axis, said: AxisSettings | None, way: _Way
 ) -> Mapping[str, object] | None:
     """Say an axis anew, or add it; `None` when the fields do not say all of what is added."""
     written = axis_fields(axis, declared)
@@ -118,5 +168,7 @@ def _axis_fields(
         for sets in declared.deploy_fields
         if sets.member in declared.about_size & said.options.keys()
     }
+    if way.by_axis:
+        return {**cleared, axis.axis: axis.size}
     again = {name: value for name, value in written.fields.items() if name != declared.switch}
     return {**cleared, **again}

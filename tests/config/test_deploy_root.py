@@ -40,23 +40,26 @@ def test_a_value_of_the_root_fills_only_what_no_file_says(show: Show) -> None:
     """Also an engine option, an entry of a lower file and one of the platform count as said."""
     show.write(
         {
-            "base.yaml": "stages:\n- {stage_id: 0, dtype: a, data_parallel_size: 3}\n"
-            "platforms: {cpu: {stages: [{stage_id: 3, dtype: d}]}}\n",
-            "deploy.yaml": "base_config: base.yaml\ndtype: z\ndata_parallel_size: 2\n"
-            "stages:\n- {stage_id: 1, engine_extras: {dtype: b}}\n- {stage_id: 2, dtype: ~}\n",
+            "base.yaml": "stages:\n- {stage_id: 0, quantization: a, data_parallel_size: 3}\n"
+            "platforms: {cpu: {stages: [{stage_id: 3, quantization: d}]}}\n",
+            "deploy.yaml": "base_config: base.yaml\nquantization: z\ndata_parallel_size: 2\n"
+            "stages:\n- {stage_id: 1, engine_extras: {quantization: b}}\n"
+            "- {stage_id: 2, quantization: ~}\n",
         }
     )
-    assert values(show, "dtype", platform="cpu") == ["a", "b", UNSET, "d"]
+    assert values(show, "quantization", platform="cpu") == ["a", "b", UNSET, "d"]
     assert values(show, "axes.dp.size") == [3, 2, 2, 2]
-    given = said(show.load(), "talker", "dtype")
+    given = said(show.load(), "talker", "quantization")
     assert given is not UNSET
-    assert chain(given) == [("b", "deploy.yaml:5:40"), ("z", "deploy.yaml:2:8")]
+    assert chain(given) == [("b", "deploy.yaml:5:47"), ("z", "deploy.yaml:2:15")]
 
 
 def test_null_at_the_root_takes_back_what_a_lower_root_says(show: Show) -> None:
     """As everywhere."""
-    show.write({"base.yaml": "dtype: a", "deploy.yaml": "base_config: base.yaml\ndtype: ~"})
-    assert values(show, "dtype") == [UNSET] * 4
+    show.write(
+        {"base.yaml": "quantization: a", "deploy.yaml": "base_config: base.yaml\nquantization: ~"}
+    )
+    assert values(show, "quantization") == [UNSET] * 4
 
 
 def test_a_value_that_no_stage_takes_is_an_error(show: Show) -> None:

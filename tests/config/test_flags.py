@@ -70,6 +70,7 @@ COMPANIONS: Final = {
 """What a flag needs beside it."""
 VALUES: Final = {
     "default_sampling_params": ('{"front": {"temperature": 0.5}}',),
+    "dtype": ("float16",),
     "stage_id": ("0",),
     "worker_backend": ("ray",),
 }

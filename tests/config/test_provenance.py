@@ -73,22 +73,22 @@ def test_a_value_replaces_every_layer_below_it_in_order(show: Show) -> None:
     """Root, base, overlay, platform and this one start, all listed, highest first."""
     show.write(
         {
-            "base.yaml": "dtype: float16\nstages:\n- {stage_id: 0, dtype: one}\n"
-            "platforms: {cpu: {stages: [{stage_id: 0, dtype: three}]}}\n",
-            "deploy.yaml": "base_config: base.yaml\ndtype: float32\n"
-            "stages:\n- {stage_id: 0, dtype: two}\n",
+            "base.yaml": "quantization: six\nstages:\n- {stage_id: 0, quantization: one}\n"
+            "platforms: {cpu: {stages: [{stage_id: 0, quantization: three}]}}\n",
+            "deploy.yaml": "base_config: base.yaml\nquantization: five\n"
+            "stages:\n- {stage_id: 0, quantization: two}\n",
         }
     )
-    loaded = show.load(platform="cpu", stage_overrides={"thinker": {"dtype": "four"}})
-    given = said(loaded, "thinker", "dtype")
+    loaded = show.load(platform="cpu", stage_overrides={"thinker": {"quantization": "four"}})
+    given = said(loaded, "thinker", "quantization")
     assert isinstance(given, Sourced)
     assert chain(given) == [
         ("four", "stage_overrides"),
-        ("three", "base.yaml:4:49"),
-        ("two", "deploy.yaml:4:24"),
-        ("one", "base.yaml:3:24"),
-        ("float32", "deploy.yaml:2:8"),
-        ("float16", "base.yaml:1:8"),
+        ("three", "base.yaml:4:56"),
+        ("two", "deploy.yaml:4:31"),
+        ("one", "base.yaml:3:31"),
+        ("five", "deploy.yaml:2:15"),
+        ("six", "base.yaml:1:15"),
     ]
     assert [each.origin.layer for each in (given, *given.superseded)] == [
         Layer.STAGE,

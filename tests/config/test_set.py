@@ -26,7 +26,7 @@ from tests.config.speech import Speech, flag, size, stage, told, value
         ("thinker.extra.a.b=[1, {c: 2}]", {"thinker": {"extra": {"a": {"b": [1, {"c": 2}]}}}}),
         ('thinker.env.MODE="1"', {"thinker": {"env": {"MODE": "1"}}}),
         ("thinker.enforce_eager=true", {"thinker": {"enforce_eager": True}}),
-        ("thinker.dtype=a=b", {"thinker": {"dtype": "a=b"}}),
+        ("thinker.quantization=a=b", {"thinker": {"quantization": "a=b"}}),
     ],
 )
 def test_it_says_what_an_override_says(
@@ -41,12 +41,17 @@ def test_it_says_what_an_override_says(
 def test_text_stays_the_text_that_was_typed(speech: Speech) -> None:
     """What would be a number or a constant in a file needs no quotes where text is wanted."""
     loaded = speech.load(
-        set_values=("thinker.devices=0", "thinker.env.A=1", "thinker.env.B=true", "talker.dtype=8")
+        set_values=(
+            "thinker.devices=0",
+            "thinker.env.A=1",
+            "thinker.env.B=true",
+            "talker.quantization=8",
+        )
     )
     assert told(loaded) == []
     assert value(loaded, "thinker", "devices") == "0"
     assert value(loaded, "thinker", "env") == {"A": "1", "B": "true"}
-    assert value(loaded, "talker", "dtype") == "8"
+    assert value(loaded, "talker", "quantization") == "8"
 
 
 def test_members_of_an_axis_are_set_by_name(speech: Speech) -> None:

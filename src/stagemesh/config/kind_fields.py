@@ -31,6 +31,9 @@ Object: TypeAlias = Mapping[str, object]
 ModelRunner: TypeAlias = Literal["v1", "v2"]
 """Generation of the model runner."""
 
+Dtype: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
+"""A type that networks compute in; `auto` takes the checkpoint's."""
+
 
 @frozen
 class EveryKind:
@@ -38,7 +41,7 @@ class EveryKind:
 
     max_num_seqs: Count | None = None
     """Most requests that are computed together."""
-    dtype: str | None = field(default=None, metadata=PIPELINE_WIDE)
+    dtype: Dtype | None = field(default=None, metadata=PIPELINE_WIDE)
     """Type of weights and activations, such as `bfloat16`."""
     quantization: str | None = field(default=None, metadata=PIPELINE_WIDE)
     """Quantization method of the weights."""

@@ -35,6 +35,17 @@ def weight_bytes(given: MemoryInput, dtype: str | None) -> int | None:
     return None if facts.num_parameters is None else facts.num_parameters * width
 
 
+def given_dtype(given: MemoryInput) -> str | None:
+    """Type that the stage's `dtype` names; `None` where it leaves that to the checkpoint."""
+    named = given.stage_args.get("dtype")
+    return named if isinstance(named, str) and named in DTYPE_BYTES else None
+
+
+def stage_dtype(given: MemoryInput) -> str:
+    """Type that the stage computes in: what was given, or that of its files."""
+    return given_dtype(given) or given.facts.weight_dtype or USUAL_DTYPE
+
+
 def expert_bytes(given: MemoryInput, whole: int, width: int) -> int:
     """Bytes of all routed experts among `whole` bytes of weights."""
     facts = given.facts

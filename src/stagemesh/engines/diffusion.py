@@ -13,7 +13,9 @@ from stagemesh.engines._budget import (
     WORKSPACE_BYTES,
     activation_bytes,
     expert_bytes,
+    given_dtype,
     sliced_bytes,
+    stage_dtype,
     weight_bytes,
 )
 from stagemesh.spec.cost import Forward, Part, Work
@@ -104,11 +106,18 @@ def _components(given: MemoryInput) -> Mapping[str, int]:
 
     Empty where the size of the denoiser is not known, unless the stage only decodes.
     """
-    parts, network = given.facts.component_bytes, weight_bytes(given, None)
+    parts, network = _as_computed(given), weight_bytes(given, given_dtype(given))
     is_decoder = bool(parts) and network is not None and _named(parts, _DECODERS) == parts
     if is_decoder or _named(parts, _DENOISERS):
         return parts
     return {} if network is None else {**parts, _DENOISERS[0]: network}
+
+
+def _as_computed(given: MemoryInput) -> Mapping[str, int]:
+    """Bytes of the components that lie in files, in the type that they are computed in."""
+    stored = DTYPE_BYTES[given.facts.weight_dtype or USUAL_DTYPE]
+    width = _element_bytes(given)
+    return {name: size * width // stored for name, size in given.facts.component_bytes.items()}
 
 
 def _named(parts: Mapping[str, int], starts: tuple[str, ...]) -> Mapping[str, int]:
@@ -141,7 +150,7 @@ def _decoding_bytes(given: MemoryInput, width: int) -> int:
 
 
 def _element_bytes(given: MemoryInput) -> int:
-    return DTYPE_BYTES[given.facts.weight_dtype or USUAL_DTYPE]
+    return DTYPE_BYTES[stage_dtype(given)]
 
 
 ENGINE: Final = EngineSpec(

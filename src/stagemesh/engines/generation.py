@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from stagemesh.engines._budget import (
-    USUAL_DTYPE,
     WORKSPACE_BYTES,
     activation_bytes,
+    given_dtype,
+    stage_dtype,
     target_bytes,
     weight_bytes,
 )
@@ -34,7 +35,7 @@ class GenerationOptions:
 
 def _memory(given: MemoryInput) -> MemoryEstimate | None:
     """Weights, the activations of one pass, and at least the share of the device that was given."""
-    whole, facts = weight_bytes(given, None), given.facts
+    whole, facts = weight_bytes(given, given_dtype(given)), given.facts
     if whole is None:
         return None
     weights = -(-whole // given.cut(Part.WIDTH))
@@ -54,7 +55,11 @@ def _memory(given: MemoryInput) -> MemoryEstimate | None:
 
 def _forward(given: MemoryInput) -> Forward:
     """Describe one pass: two operations a weight and token, and every weight read once."""
-    whole, tokens, width = weight_bytes(given, None), _tokens(given), _element_bytes(given)
+    whole, tokens, width = (
+        weight_bytes(given, given_dtype(given)),
+        _tokens(given),
+        _element_bytes(given),
+    )
     weights = (whole or 0) / given.cut(Part.WIDTH)
     return Forward(
         tokens=tokens,
@@ -69,7 +74,7 @@ def _tokens(given: MemoryInput) -> int:
 
 
 def _element_bytes(given: MemoryInput) -> int:
-    return DTYPE_BYTES[given.facts.weight_dtype or USUAL_DTYPE]
+    return DTYPE_BYTES[stage_dtype(given)]
 
 
 ENGINE: Final = EngineSpec(

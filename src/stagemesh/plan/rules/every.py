@@ -13,6 +13,7 @@ from stagemesh.plan.rules.executor import executor
 from stagemesh.plan.rules.idle import idle
 from stagemesh.plan.rules.kernels import kernels
 from stagemesh.plan.rules.lora import lora
+from stagemesh.plan.rules.memory import memory
 from stagemesh.plan.rules.mps import mps
 from stagemesh.plan.rules.numa import numa
 from stagemesh.plan.rules.recovery import recovery
@@ -31,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     numa,
     mps,
     shares,
+    memory,
     chunks,
     endpoints,
     weights,

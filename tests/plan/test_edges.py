@@ -192,3 +192,6 @@ def test_a_connector_that_carries_nothing_is_a_warning() -> None:
     assert result.plan is not None
     [found] = result.diagnostics
     assert (found.code, found.is_error) == ("PL034", False)
+    assert found.help == (
+        "name it under `edges`, or in `output_connectors` or `input_connectors` of a stage"
+    )

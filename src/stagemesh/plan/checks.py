@@ -24,7 +24,7 @@ def check_stack(stack: Stack, report: Report) -> bool:
     They cannot where the size of an axis that brings them is wrong: it will be another one.
     """
     misfits = list(_misfits(stack))
-    stack = replace(stack, axes=tuple(item for item in stack.axes if fits(stack, item)))
+    stack = replace(stack, axes=tuple(item for item in stack.axes if stack.fits(item)))
     contradictions = [*_unsettled(stack), *_excluded_pairs(stack), *_too_many_ranks(stack)]
     report.add(*misfits, *contradictions)
     if contradictions:
@@ -60,12 +60,6 @@ def rule_findings(
         skip=skip,
     )
     return item.axis.check(view)
-
-
-def fits(stack: Stack, item: StackedAxis) -> bool:
-    """Whether the stage can have the axis by its kind and its declaration."""
-    stage = stack.stage
-    return stage.execution_type in item.axis.fits and item.axis.name not in stage.excludes
 
 
 def _misfits(stack: Stack) -> Iterator[Diagnostic]:

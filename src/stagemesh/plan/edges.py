@@ -236,6 +236,7 @@ def _report_unused(named: Mapping[Edge, list[Named]], settings: Settings, report
                     severity=Severity.WARNING,
                     message=f"connector `{name}` carries no edge",
                     origin=connector.origin,
-                    help="name it in `output_connectors` or `input_connectors` of a stage",
+                    help="name it under `edges`, or in `output_connectors` or `input_connectors`"
+                    " of a stage",
                 )
             )

@@ -38,7 +38,7 @@ class EngineChoice:
     stage_args: Mapping[str, object] = field(default_factory=dict)
     """Given fields of the stage's kind on which the engine does not act yet."""
     said: Mapping[str, object] = field(default_factory=dict)
-    """All fields that were given, but those of the planner itself."""
+    """All fields that were given, but those of the planner itself and those that nobody takes."""
     is_known: bool = True
     """False when a mistake was reported, so that nothing more can be said about the engine."""
 
@@ -69,11 +69,12 @@ def choose_engine(
             report.add(problem)
             return EngineChoice(spec=None, args=NoOptions(), said=said, is_known=False)
     taken, left = _split(settings, spec)
+    stage_args = _stage_args(stage, left, spec, engines, report)
     return EngineChoice(
         spec=spec,
         args=NoOptions() if spec is None else _arguments(stage, taken, spec, report),
-        stage_args=_stage_args(stage, left, spec, engines, report),
-        said=said,
+        stage_args=stage_args,
+        said={name: said[name] for name in said if name in taken or name in stage_args},
     )
 
 

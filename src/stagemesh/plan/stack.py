@@ -101,12 +101,18 @@ class Stack:
         """Size of every declared axis."""
         return {item.axis.name: item.size for item in self.axes}
 
+    def fits(self, item: StackedAxis) -> bool:
+        """Whether the stage can have one of its axes, by its kind and its declaration."""
+        stage = self.stage
+        return stage.execution_type in item.axis.fits and item.axis.name not in stage.excludes
+
     @property
     def all_fields(self) -> Mapping[str, Sourced[object]]:
-        """The given fields, and those that the axes switch on."""
+        """The given fields, and those that the axes switch on which the stage can have."""
         needed = {
             name: value
             for item in self.axes
+            if self.fits(item)
             for name, value in item.needed_fields.items()
             if name not in self.fields or self.fields[name].value is None
         }

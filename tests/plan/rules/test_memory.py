@@ -101,3 +101,15 @@ def test_a_wrong_type_is_refused_on_every_kind_of_stage(model: str, stage: str) 
     (found,) = made.diagnostics
     assert (found.code, found.message) == ("CF013", f"`{stage}.dtype` does not take `abc`")
     assert found.help == "allowed here: `auto`, `bfloat16`, `float16`, `float32`"
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "told"),
+    [
+        ("diffusers/wan2_2", "dit.gpu_memory_utilization=0.5", "PL027"),
+        ("qwen2_5_omni", "thinker.vae_patch_parallel_size=2", "AX020"),
+    ],
+)
+def test_what_a_stage_cannot_have_is_told_once(model: str, value: str, told: str) -> None:
+    """What would follow from it is no further mistake."""
+    assert [each.code for each in _made(model, value).diagnostics] == [told]

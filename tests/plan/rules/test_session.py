@@ -73,9 +73,13 @@ def test_a_section_without_effect_is_an_error_unless_the_mode_says_so(toy: Toy) 
     section = {"duplex_session": {"max_sessions": 2}}
     message = "`duplex_session` has no effect where sessions take turns"
     assert toy.found(section) == [f"PL071: {message}"]
+    assert toy.one(section).help == "`toy` has no full-duplex sessions: leave the section out"
     turned = {**section, "session_mode": "turn"}
     assert toy.found(turned) == [f"PL071?: {message}"]
     toy = replace(toy, model=DUPLEX)
+    by_turns = DUPLEX.duplex and replace(DUPLEX.duplex, default_session_mode="turn")
+    able = replace(toy, model=replace(DUPLEX, duplex=by_turns))
+    assert able.one(section).help == "write `session_mode: duplex`, or leave the section out"
     plan = toy.plan(spoken(max_sessions=2), {"session_mode": "turn"})
     assert plan.session.duplex is None
     toy.keeps(plan)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from stagemesh.plan.checks import fits
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stack import StackedAxis
 from stagemesh.spec.axis import SIZE, WorldRole
@@ -34,7 +33,7 @@ def idle(context: RuleContext) -> Ruling:
         (draft, item)
         for draft in context.drafts
         for item in draft.stack.axes
-        if fits(draft.stack, item)
+        if draft.stack.fits(item)
     ]
     acting = {word.origin for _, item in stacked if not _is_idle(item) for word in _words(item)}
     found = []

@@ -107,6 +107,7 @@ def _idle_section(context: RuleContext) -> Iterator[Diagnostic]:
     given, mode = context.wide(_SECTION), context.wide(_MODE)
     if given is None:
         return
+    model = context.pipeline
     notes = () if mode is None else (Note(message=f"`{_MODE}` is `turn` here", origin=mode.origin),)
     yield Diagnostic(
         code="PL071",
@@ -114,7 +115,9 @@ def _idle_section(context: RuleContext) -> Iterator[Diagnostic]:
         message=f"`{_SECTION}` has no effect where sessions take turns",
         origin=given.origin,
         notes=notes,
-        help=f"write `{_MODE}: duplex`, or leave the section out",
+        help=f"`{model.model_type}` has no full-duplex sessions: leave the section out"
+        if model.duplex is None
+        else f"write `{_MODE}: duplex`, or leave the section out",
     )
 
 

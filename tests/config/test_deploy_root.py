@@ -186,7 +186,7 @@ def test_a_strategy_meets_a_value_of_the_root_as_any_other(show: Show) -> None:
         (
             "duplex_session: {replica_groups: [{a: 0}]}",
             "CF013 deploy.yaml:1:36: `duplex_session.replica_groups[0].a` must be like `0`",
-            "",
+            "keys are numbers of stages",
         ),
     ],
 )
@@ -199,6 +199,20 @@ def test_a_key_in_the_wrong_place_is_told_with_the_right_one(
     (found,) = told(loaded)
     assert found.startswith(expected)
     assert help_text in str(loaded.diagnostics[0].help)
+
+
+def test_groups_whose_keys_are_names_are_one_mistake(show: Show) -> None:
+    """The other keys are notes; what is wrong with a replica is another mistake."""
+    text = "duplex_session: {replica_groups: [{a: 0, b: 0}, {a: 1, 1: -1}, {1: -2}]}"
+    show.write({"deploy.yaml": text})
+    loaded = show.load()
+    first, *others = loaded.diagnostics
+    assert [note.message for note in first.notes] == [
+        "`duplex_session.replica_groups[0].b` must be like `0`, got `b`",
+        "`duplex_session.replica_groups[1].a` must be like `0`, got `a`",
+    ]
+    assert all(note.origin is not None for note in first.notes)
+    assert [(each.code, each.notes) for each in others] == [("CF013", ()), ("CF013", ())]
 
 
 def test_replicas_of_a_group_are_named_by_number_however_they_are_written(show: Show) -> None:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, 
 
 from stagemesh.config.place import Place, Run
 from stagemesh.config.plain import plain
+from stagemesh.config.told_once import TOLD_ONCE, told_once
 from stagemesh.config.tree import quoted
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
@@ -41,6 +42,8 @@ class Pattern:
     """A text that it matches, for messages."""
     rewrite: Callable[[object], str | None] | None = None
     """Gives the right spelling of a value of another type, when it can be told."""
+    remedy: str | None = None
+    """What to do instead, where the example does not say it all."""
 
 
 @frozen
@@ -353,20 +356,23 @@ def _annotated(annotation: Annotation, metadata: Sequence[object]) -> Checker:
         built = inner(value, place, attempt)
         if attempt.findings:
             helped = next((p.rewrite(value) for p in patterns if p.rewrite is not None), None)
+            told = told_once(attempt.findings) if TOLD_ONCE in metadata else attempt.findings
             run.findings.extend(
-                dataclasses.replace(found, help=found.help or helped) for found in attempt.findings
+                dataclasses.replace(found, help=found.help or helped) for found in told
             )
         if built is UNSET or built is None:
             return built
-        allowed = [f"`{item}`" for item in ranges if not item.allows(cast("float", built))]
+        allowed: list[tuple[str, str | None]] = [
+            (f"`{item}`", None) for item in ranges if not item.allows(cast("float", built))
+        ]
         allowed += [
-            f"like `{item.example}`"
+            (f"like `{item.example}`", item.remedy)
             for item in patterns
             if not re.fullmatch(item.regex, cast("str", built))
         ]
-        for text in allowed:
+        for text, remedy in allowed:
             message = f"{place.name} must be {text}, got {quoted(built)}"
-            run.tell("CF013", message, place.origin)
+            run.tell("CF013", message, place.origin, remedy)
         refused = [item for item in forbidden if item.matches(cast("str", built))]
         for item in refused:
             run.tell("CF015", f"{place.name} {item.reason}", place.origin, item.remedy)

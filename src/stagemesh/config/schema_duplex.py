@@ -8,13 +8,24 @@ from typing import Annotated, Literal, TypeAlias
 from stagemesh.config.check import Pattern
 from stagemesh.config.kind_fields import Amount, Count
 from stagemesh.config.patch import NULL_IS_A_VALUE
+from stagemesh.config.told_once import TOLD_ONCE
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.frozen import frozen
 
 Seconds: TypeAlias = Annotated[float, Range(minimum=0.001)]
 """A span of time."""
 
-StageNumber: TypeAlias = Amount | Annotated[str, Pattern(regex="0|[1-9][0-9]{0,8}", example="0")]
+StageNumber: TypeAlias = (
+    Amount
+    | Annotated[
+        str,
+        Pattern(
+            regex="0|[1-9][0-9]{0,8}",
+            example="0",
+            remedy="keys are numbers of stages, not their names: `{0: 0, 1: 0}`",
+        ),
+    ]
+)
 """Number of a stage as the key of a mapping, which JSON can only write as text."""
 
 ReplicaGroup: TypeAlias = Mapping[StageNumber, Amount]
@@ -51,8 +62,8 @@ class DuplexSession:
     """Whether a session takes a group of replicas when it opens (`least_sessions`)."""
     max_sessions_per_replica: Count | None = None
     """Most sessions of one replica, for `least_sessions`."""
-    replica_groups: tuple[ReplicaGroup, ...] | None = None
-    """Groups of replicas, each a mapping from stage to replica."""
+    replica_groups: Annotated[tuple[ReplicaGroup, ...] | None, TOLD_ONCE] = None
+    """Groups of replicas, each a mapping from number of stage to replica."""
 
     @property
     def groups(self) -> tuple[Mapping[int, int], ...] | None:

@@ -18,7 +18,7 @@ _UNCOUNTED: Final = (
     "enable_distributed_layerwise_offload",
 )
 """Stage fields on which the memory of a stage depends, in the order in which they are told."""
-_AS_IT_IS: Final = (None, False, "auto", {})
+_AS_IT_IS: Final[tuple[object, ...]] = (None, False, "auto", {})
 """Values that leave everything as it is."""
 
 

@@ -11,8 +11,10 @@ import pytest
 
 from tests.runtime.started import WAIT_S
 
+NOISE_BYTES = 8 * 1024 * 1024
+"""What four processes may have grown by the end of a run, however short."""
 MOST_BYTES = 4 * 1024
-"""Per stream: a tenth of what was once published, and the noise of short runs."""
+"""Per stream beyond that: a tenth of what was once published."""
 
 
 @pytest.mark.parametrize(
@@ -30,4 +32,4 @@ def test_left_streams_leave_no_descriptor_and_no_memory(streams: int) -> None:
     run = subprocess.run(command, timeout=limit, check=True, capture_output=True, text=True)
     found = json.loads(run.stdout)
     assert set(found["grown_descriptors"].values()) == {0}, found
-    assert found["grown_bytes_per_stream"] < MOST_BYTES, found
+    assert sum(found["grown_bytes"].values()) < NOISE_BYTES + streams * MOST_BYTES, found

@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.leaks import marked
 from tests.runtime.started import WAIT_S, wait_for_exit
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]  # half a minute of two quiet cores
 
 ROOT = Path(__file__).parents[3]
 

@@ -149,6 +149,6 @@ def test_the_plan_says_of_each_member_where_it_came_from(show: Show) -> None:
     [old] = temperature.superseded
     assert (old.value, old.origin) == (0.5, "base.yaml:4:42")
     limit = made.plan.values["edges.0-1.max_inflight"]
-    assert (limit.value, limit.layer, limit.origin) == (3, "overlay", "deploy.yaml:2:9")
+    assert (limit.value, limit.layer, limit.origin) == (3, "overlay", "deploy.yaml:2:40")
     [old] = limit.superseded
     assert (old.value, old.origin) == (2, "base.yaml:1:8")

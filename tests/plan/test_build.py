@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +11,7 @@ from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.spec.facts import StageFacts
-from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
+from stagemesh.spec.pipeline import ExecutionType, NoOptions, PipelineConfig
 from tests.examples import fewer
 from tests.plan.making import Said, axis, catalog, codes, pipeline, planned, request, solo, stage
 
@@ -97,6 +99,16 @@ def test_a_window_on_the_edges_of_a_stage_can_run() -> None:
     """The runtime keeps it."""
     plan = planned(request(two_stages(), {"thinker": Said(axes=[axis("stage_pp", 1)])}))
     assert plan.not_runnable == ()
+
+
+def test_an_axis_of_a_third_party_that_takes_no_ranks_is_not_carried_out() -> None:
+    """The runtime knows windows alone."""
+    asked = request(two_stages(), {"thinker": Said(axes=[axis("stage_pp", 1)])})
+    installed = catalog(two_stages())
+    other = replace(installed.axes["stage_pp"], options=NoOptions)
+    plan = build(asked, replace(installed, axes={**installed.axes, "stage_pp": other})).plan
+    assert plan is not None
+    assert plan.not_runnable == ("`thinker`: the runtime does not execute `stage_pp` yet",)
 
 
 def test_every_reason_against_running_is_listed() -> None:

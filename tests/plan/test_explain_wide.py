@@ -118,7 +118,7 @@ def instead(what: str, made: Made) -> str:
         ("edges.0-1.giant_bytes", [("default", 2**30)]),
         (
             "edges.0-1.window_size",
-            [("deploy.yaml:9:3", 2), ("lower.yaml:2:1", 3), ("default", None)],
+            [("deploy.yaml:9:33", 2), ("lower.yaml:2:1", 3), ("default", None)],
         ),
         (
             "edges.0-1.max_inflight",

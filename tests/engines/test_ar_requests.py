@@ -142,7 +142,7 @@ def wrong(dtype: str, shape: tuple[int, ...], size: int) -> Payload:
         (None, {"stop": ["x"]}, "`stop` needs a stage that owns the tokenizer"),
         (None, {"max_tokens": 0}, "`params.max_tokens` must be `>= 1`, got `0`"),
         (None, {"stop_token_ids": [260]}, "`stop_token_ids` must be from `0` to `259`, got `260`"),
-        (None, {"stop_token_ids": [-1]}, "`stop_token_ids` must be from `0` to `259`, got `-1`"),
+        (None, {"stop_token_ids": [-1]}, "`params.stop_token_ids[0]` must be `>= 0`, got `-1`"),
         (
             None,
             {"temperature": 1e-40},

@@ -29,7 +29,7 @@ from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.runtime.launchers.fake_ray import FakeActor, FakeRay
 from tests.runtime.started import Started, wait_for_exit
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 SOON: Final = RecoveryPlan(restart_delay=0.0)
 ALONE: Final = (FakeStage(name="alone", final="text"),)

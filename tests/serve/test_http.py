@@ -10,8 +10,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
+from stagemesh.errors import OverloadedError
 from stagemesh.runtime.transport.token import Secret
+from stagemesh.serve.http import tell_errors
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.serve.served import Client, events, serving
 
@@ -134,6 +138,17 @@ def test_what_fails_before_an_output_has_a_status_of_its_own(
     error = json.loads(answer)["error"]
     assert (found, error["code"]) == (status, code), error
     assert ("Retry-After" in headers) == (status == 503)
+
+
+def test_a_full_server_says_when_there_may_be_room() -> None:
+    """In whole seconds, as HTTP has them, and never too early."""
+
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        raise OverloadedError("full", retry_after_s=2.3)
+
+    request = make_mocked_request("POST", "/v1/generate")
+    answer = asyncio.run(tell_errors(request, refuse))
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "3")
 
 
 def test_what_fails_after_an_output_ends_the_stream_with_an_error(client: Client) -> None:

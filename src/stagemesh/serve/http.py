@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Coroutine
+import math
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -24,6 +25,7 @@ from stagemesh.errors import (
     DeadlineError,
     DiagnosticError,
     InvalidRequestError,
+    OverloadedError,
     RequestError,
     StagemeshError,
 )
@@ -39,6 +41,7 @@ from stagemesh.serve.state import can_serve, health_form
 
 _JSON: Final = "application/json"
 _RETRY_AFTER_S: Final = 1
+"""Where nothing is known of when trying again can help."""
 _OPEN_PATHS: Final = frozenset({"/health"})
 """What needs no key: balancers ask it, to know whether to send users here."""
 
@@ -161,8 +164,8 @@ class _Events:
     def __init__(self, running: Running, news: asyncio.Queue[StageProgress]) -> None:
         self._running = running
         self._news = news
-        self._output = _task(anext(running, None))
-        self._progress = _task(news.get())
+        self._output = asyncio.ensure_future(anext(running, None))
+        self._progress = asyncio.ensure_future(news.get())
         self.ended = False
 
     async def next(self) -> bytes:
@@ -172,23 +175,19 @@ class _Events:
         )  # the request has a deadline of its own
         if self._progress.done():
             found = self._progress.result()
-            self._progress = _task(self._news.get())
+            self._progress = asyncio.ensure_future(self._news.get())
             return forms.event("progress", forms.progress_form(found))
         output = self._output.result()
         if output is None:
             self.ended = True
             return forms.event("done", _end_form(self._running))
-        self._output = _task(anext(self._running, None))
+        self._output = asyncio.ensure_future(anext(self._running, None))
         return forms.event("output", forms.output_form(output))
 
     def close(self) -> None:
         """Stop waiting."""
         self._output.cancel()
         self._progress.cancel()
-
-
-def _task(work: Coroutine[Any, Any, Any] | Awaitable[Any]) -> asyncio.Future[Any]:
-    return asyncio.ensure_future(work)
 
 
 def _end_form(running: Running) -> Json:
@@ -205,8 +204,10 @@ def _fault(*, code: str, message: str) -> Json:
 
 def _refusal(error: StagemeshError) -> web.Response:
     status = _status(error)
-    busy = status is HTTPStatus.SERVICE_UNAVAILABLE
-    headers = {"Retry-After": str(_RETRY_AFTER_S)} if busy else {}
+    headers = {}
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        wait_s = error.retry_after_s if isinstance(error, OverloadedError) else _RETRY_AFTER_S
+        headers["Retry-After"] = str(math.ceil(wait_s))
     return answer(forms.error_form(error), status, headers)
 
 

@@ -34,6 +34,8 @@ STAGES: Final = [
 WHOLE: Final = [f"other#{number}" for number in range(3)]
 SPARED: Final = frozenset(kill_points.RUNS) - {"leaves", "leaves with a request"}
 """Points at which the other request is on another replica than the one that is killed."""
+SPARE_FILES: Final = 20
+"""Most memory files that an edge keeps for giants to come: a request has no more outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def test_a_death_in_service_fails_what_was_bound_to_it_alone(
     started = systems[stage]
 
     async def run() -> None:
-        before = descriptors(started)
+        before, arenas = descriptors(started)
         other = asyncio.ensure_future(
             started.omni.run("other", sampling_params={"thinker": {"delay_steps": 3000}})
         )
@@ -103,17 +105,29 @@ def test_a_death_in_service_fails_what_was_bound_to_it_alone(
             assert [bytes(output.payload.buffers[0].data[:1])[0] for output in said] == [0, 1, 2]
         await started.until_serving()
         assert {(await started.omni.run("other")).text for _ in range(4)} == {"".join(WHOLE)}
-        await started.until(lambda: descriptors(started) == before)
+        await started.until(lambda: descriptors(started)[0] == before)
+        kept = descriptors(started)[1]
+        assert all(now - then <= 2 * SPARE_FILES for then, now in zip(arenas, kept, strict=True))
 
     started.call(run())
     assert {sum(counts) for counts in started.in_flight().values()} == {0}
 
 
-def descriptors(started: Started) -> list[int]:
-    """Open descriptors of this process and of every stage."""
+def descriptors(started: Started) -> tuple[list[int], list[int]]:
+    """Open descriptors of this process and of every stage: of all else, and of memory of edges."""
     places = sorted(started.omni.pids.items(), key=lambda item: (item[0].stage, item[0].replica))
-    pids = [os.getpid(), *(pid for _, pid in places)]
-    return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids]
+    opened = [opened_by(pid) for pid in (os.getpid(), *(pid for _, pid in places))]
+    arenas = [sum(target.startswith("/memfd:") for target in targets) for targets in opened]
+    return [len(targets) - mine for targets, mine in zip(opened, arenas, strict=True)], arenas
+
+
+def opened_by(pid: int) -> list[str]:
+    """What the descriptors of a process lead to."""
+    targets: list[str] = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            targets.append(str(descriptor.readlink()))
+    return targets
 
 
 @pytest.mark.slow

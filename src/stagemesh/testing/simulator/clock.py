@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Final
 
 
 class Clock:
     """Events to come, and the only source of chance of a history."""
 
-    __slots__ = ("_heap", "_number", "chance", "now", "random")
+    __slots__ = ("_heap", "_number", "chance", "now")
 
     def __init__(self, seed: int) -> None:
         """Begin at time 0."""
         self.now = 0
-        self.random: Final = random.Random(seed)  # noqa: S311  histories are to be repeatable
-        self.chance: Final = self.random.random
+        self.chance: Final = random.Random(seed).random  # noqa: S311  histories are to be repeatable
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = 0
 
@@ -25,17 +24,22 @@ class Clock:
         """A number from 0 to `number - 1`."""
         return int(self.chance() * number)
 
-    def at(self, time: int, call: Callable[..., None], *given: object) -> None:
+    def at(self, time: int, call: Callable[..., None], given: tuple[Any, ...] = ()) -> None:
         """Call then; what is due at the same time comes in the order in which it was said."""
-        heapq.heappush(self._heap, (time, self._number, call, given))
+        heappush(self._heap, (time, self._number, call, given))
         self._number += 1
 
-    def step(self) -> tuple[Callable[..., None], tuple[Any, ...]] | None:
-        """Go on to the next event and return it; `None` when nothing is to come."""
+    def soon(self, most: int, call: Callable[..., None], given: tuple[Any, ...] = ()) -> None:
+        """Call in 1 to `most` ticks."""
+        self.at(self.now + 1 + int(self.chance() * most), call, given)
+
+    def step(self) -> bool:
+        """Go on to the next event and let it happen; whether there was one."""
         if not self._heap:
-            return None
-        self.now, _, call, given = heapq.heappop(self._heap)
-        return call, given
+            return False
+        self.now, _, call, given = heappop(self._heap)
+        call(*given)
+        return True
 
 
 class Wire:
@@ -53,5 +57,6 @@ class Wire:
         """`call` is what the other end does when the message comes."""
         clock = self._clock
         at = clock.now + 1 + int(clock.chance() * self._spread)
-        self._last = at = max(at, self._last)
-        clock.at(at, call, *given)
+        if at > self._last:
+            self._last = at
+        clock.at(self._last, call, given)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from stagemesh.errors import ClosedError, StagemeshError
 from stagemesh.runtime.core.actions import Action, Begin, Cancel, Ended, Settled
 from stagemesh.runtime.core.credits import Grant, Inflow, StreamKey
+from stagemesh.runtime.core.membership import Health, Membership
 from stagemesh.testing.simulator.ledger import UserAccount, ViolationError
 from stagemesh.testing.simulator.process import Chunk, Link, Process
 from stagemesh.testing.simulator.scenario import FOREVER, User
@@ -33,10 +34,10 @@ class _Live:
 class Front:
     """All users, and what they are owed."""
 
-    def __init__(self, world: Setting, limit: Callable[[], int | None]) -> None:
-        """Nobody has asked for anything; `limit` says how many may be taken on now."""
+    def __init__(self, world: Setting, members: Mapping[int, Membership]) -> None:
+        """Nobody has asked for anything; `members` are the replicas of every stage."""
         self.world = world
-        self._limit = limit
+        self._members = members
         self.processes: dict[tuple[int, int], Process] = {}
         scenario = world.scenario
         self.dispatcher = world.rules.dispatcher(
@@ -45,7 +46,7 @@ class Front:
         self.live: dict[str, _Live] = {}
         self.inflows: dict[Process, Inflow] = {}
         self.ended: list[UserAccount] = []
-        self.refused: list[StagemeshError] = []
+        self.num_refused = 0
         self.changed = False
         self._again: dict[str, list[User]] = {}
         self._finals = tuple(shape.stage for shape in scenario.stages if shape.is_final)
@@ -64,7 +65,7 @@ class Front:
             actions = self.dispatcher.open(user.ask, now)
         except StagemeshError as error:
             self.world.say("refused %s: %s", name, error)
-            self.refused.append(error)
+            self.num_refused += 1
             return
         limit = self._limit()
         self.live[name] = _Live(
@@ -75,6 +76,15 @@ class Front:
         self.world.say("opened %s", name)
         self.set_timer()
         self.act(actions)
+
+    def _limit(self) -> int | None:
+        """Most requests that may be taken on now."""
+        scenario, gate = self.world.scenario, self.gate
+        if scenario.queue_limit is None:
+            return None
+        states = self._members[gate].states.values()
+        num_serving = sum(state is Health.SERVING for state in states)
+        return scenario.queue_limit + scenario.slots[gate] * num_serving
 
     def leave(self, choice: int) -> None:
         """A user leaves."""
@@ -177,10 +187,14 @@ class Front:
                 raise ViolationError(f"{key} began on {stage}/{replica}, which is gone")
             live.processes[stage] = process
             live.owing.add(stage)
-        sent = [one for one in self.live.values() if self.gate in one.owing]
-        mine = [one for one in sent if one.processes[self.gate] is live.processes[self.gate]]
-        if len(mine) > world.scenario.window:
-            raise ViolationError(f"{live.processes[self.gate]} was sent {len(mine)} requests")
+        entry = live.processes[self.gate]
+        num_sent = sum(
+            one.processes[self.gate] is entry
+            for one in self.live.values()
+            if self.gate in one.owing
+        )
+        if num_sent > world.scenario.window:
+            raise ViolationError(f"{entry} was sent {num_sent} requests")
         self._check_parent(live)
         for stage in sorted(live.processes, reverse=True):
             process = live.processes[stage]
@@ -224,7 +238,7 @@ class Front:
             raise ViolationError(f"{live.key} is settled before its end")
         again = self._again.pop(name, [])
         for user in again:
-            self.world.clock.at(self.world.clock.now + 1, self.ask, user)
+            self.world.clock.at(self.world.clock.now + 1, self.ask, (user,))
 
     def _read_one(self, live: _Live) -> None:
         link, key, seq = live.buffer.popleft()
@@ -237,8 +251,7 @@ class Front:
     def _start_reading(self, name: str, live: _Live) -> None:
         if live.buffer and not live.reading and live.user.pace != FOREVER:
             live.reading = True
-            clock = self.world.clock
-            clock.at(clock.now + 1 + clock.below(live.user.pace), self.read, name, live)
+            self.world.clock.soon(live.user.pace, self.read, (name, live))
 
     def _drop(self, live: _Live) -> None:
         """Give back what nobody reads any more."""
@@ -256,25 +269,24 @@ class Front:
     def check(self) -> None:
         """Counts are what they should be; they can only change when the dispatcher was told."""
         self.changed = False
+        counts: dict[int, dict[int, int]] = {stage: {} for stage in self.dispatcher.bindings}
+        for name, live in self.live.items():
+            cost = live.user.ask.cost
+            for stage, replica in self._places(name, live):
+                of_stage = counts[stage]
+                of_stage[replica] = of_stage.get(replica, 0) + cost
         for stage, bindings in self.dispatcher.bindings.items():
-            expected: dict[int, int] = {}
-            for name, live in self.live.items():
-                if live.key is None:
-                    replica = self.dispatcher.route(name).get(stage)
-                    self._check_waiting(name, stage, replica)
-                elif stage in live.owing:
-                    replica = live.processes[stage].replica
-                else:
-                    continue
-                if replica is not None:
-                    expected[replica] = expected.get(replica, 0) + live.user.ask.cost
-            self._compare(stage, expected, bindings.router.backlog)
+            backlogs = bindings.router.backlog
+            got = {replica: backlog for replica, backlog in backlogs.items() if backlog}
+            if got != counts[stage]:
+                raise ViolationError(f"stage {stage} counts {got}, and holds {counts[stage]}")
 
-    def _check_waiting(self, name: str, stage: int, replica: int | None) -> None:
-        """Nobody waits for a replica that is gone."""
-        if stage == self.gate and (stage, replica) not in self.processes:
-            raise ViolationError(f"`{name}` waits for {stage}/{replica}, which is gone")
-
-    def _compare(self, stage: int, expected: dict[int, int], got: Mapping[int, int]) -> None:
-        if {replica: backlog for replica, backlog in got.items() if backlog} != expected:
-            raise ViolationError(f"stage {stage} counts {got}, and holds {expected}")
+    def _places(self, name: str, live: _Live) -> Iterable[tuple[int, int]]:
+        """Where a request counts: with everybody who holds it, or where it is to go and waits."""
+        if live.key is not None:
+            return [(stage, live.processes[stage].replica) for stage in live.owing]
+        route = self.dispatcher.route(name)
+        replica = route.get(self.gate)
+        if (self.gate, replica) not in self.processes:
+            raise ViolationError(f"`{name}` waits for {self.gate}/{replica}, which is gone")
+        return route.items()

@@ -16,42 +16,40 @@ class ViolationError(AssertionError):
 class EdgeAccount:
     """What is on one edge between two processes."""
 
-    __slots__ = ("_chunks", "_held", "_largest", "_limits", "_next", "_over", "_size", "_streams")
+    __slots__ = ("_chunks", "_held", "_largest", "_limits", "_next", "_size")
 
     def __init__(self, limits: Limits) -> None:
         """Nothing is."""
         self._limits = limits
-        self._next: dict[StreamKey, int] = {}
-        self._over: set[StreamKey] = set()
-        self._held: dict[StreamKey, dict[int, int]] = {}
-        self._streams: dict[StreamKey, int] = {}
+        self._next: dict[StreamKey, int | None] = {}  # `None` after the last chunk
+        self._held: dict[StreamKey, list[int]] = {}  # sizes of what the consumer is not done with
         self._size = 0
         self._chunks = 0
         self._largest = 0
 
     def sent(self, stream: StreamKey, seq: int, size: int, *, last: bool) -> None:
         """The producer has sent a chunk."""
-        if stream in self._over:
-            raise ViolationError(f"{stream}: chunk {seq} was sent after the last one")
         expected = self._next.get(stream, 0)
         if seq != expected:
-            raise ViolationError(f"{stream}: chunk {seq} was sent in place of {expected}")
-        self._next[stream] = seq + 1
-        if last:
-            self._over.add(stream)
-        self._held.setdefault(stream, {})[seq] = size
+            told = "after the last one" if expected is None else f"in place of {expected}"
+            raise ViolationError(f"{stream}: chunk {seq} was sent {told}")
+        self._next[stream] = None if last else seq + 1
+        held = self._held.get(stream)
+        if held is None:
+            held = self._held[stream] = []
+        held.append(size)
         self._chunks += 1
         self._size += size
-        self._largest = max(self._largest, size)
-        self._check(stream, size)
+        if size > self._largest:
+            self._largest = size
+        self._check(stream, size, held)
 
     def returned(self, stream: StreamKey, size: int) -> None:
         """The producer has heard that the consumer is done with a chunk of that size."""
-        held = self._held.get(stream)
-        seq = None if held is None else next((at for at in held if held[at] == size), None)
-        if held is None or seq is None:
+        held = self._held.get(stream, [])
+        if size not in held:
             raise ViolationError(f"{stream}: credit for {size} bytes that were not sent")
-        del held[seq]
+        held.remove(size)
         if not held:
             del self._held[stream]
         self._chunks -= 1
@@ -67,16 +65,15 @@ class EdgeAccount:
         if self._held:
             raise ViolationError(f"credit never came back: {self._held}")
 
-    def _check(self, stream: StreamKey, size: int) -> None:
-        limits, held = self._limits, self._held[stream]
+    def _check(self, stream: StreamKey, size: int, held: list[int]) -> None:
+        limits, over = self._limits, self._size - self._limits.edge_bytes
         if len(held) > limits.chunks:
             raise ViolationError(f"{stream}: {len(held)} chunks in flight")
-        if len(held) > 1 and sum(held.values()) > limits.stream_bytes:
-            raise ViolationError(f"{stream}: {sum(held.values())} bytes in flight")
-        over = self._size - limits.edge_bytes
         if over > self._largest:
             raise ViolationError(f"an edge holds {self._size} bytes")
-        if over > 0 and len(held) > 1:
+        if len(held) > 1 and sum(held) > limits.stream_bytes:
+            raise ViolationError(f"{stream}: {sum(held)} bytes in flight")
+        if len(held) > 1 and over > 0:
             raise ViolationError(f"{stream}: {size} bytes beyond the budget, and not the first")
         window = limits.window
         if window is not None:

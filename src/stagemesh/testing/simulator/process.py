@@ -117,6 +117,14 @@ class Process:
     def __repr__(self) -> str:
         return f"{self.stage}/{self.replica}#{self.incarnation}"
 
+    def close(self) -> None:
+        """Let go of everything, and so of those who refer to it."""
+        for process_table in (self.inputs, self.inflows, self.links):
+            process_table.clear()
+        for request_table in (self.held, self.running, self.waiting):
+            request_table.clear()
+        self.early.clear()
+
     # --- what comes ----------------------------------------------------------------------------
 
     def submit(self, key: StreamKey, total: int, targets: list[Process | None]) -> None:
@@ -222,8 +230,7 @@ class Process:
     def _wake(self) -> None:
         if not self.stepping and self.running:
             self.stepping = True
-            clock = self.world.clock
-            clock.at(clock.now + 1 + clock.below(_STEP), self.step)
+            self.world.clock.soon(_STEP, self.step)
 
     def _fill(self) -> None:
         """Give free slots to those who wait, in the order in which they came."""

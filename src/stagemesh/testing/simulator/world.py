@@ -40,7 +40,7 @@ class World:
         self.draining: list[Process] = []
         stages = self.scenario.stages
         self.members = {shape.stage: rules.membership(_POLICY) for shape in stages}
-        self.front: Final = Front(self.setting, self._limit)
+        self.front: Final = Front(self.setting, self.members)
         for stage, count in enumerate(self.scenario.replicas):
             for replica in range(count):
                 self.start(stage, replica, 0)
@@ -48,19 +48,18 @@ class World:
     def run(self) -> None:
         """Play to the end; raises `ViolationError` when a rule is broken."""
         for user in self.scenario.users:
-            self.clock.at(user.at, self.front.ask, user)
-        front, faults = self.front, list(reversed(self.scenario.faults))
-        while (event := self.clock.step()) is not None:
-            call, given = event
-            call(*given)
-            self.setting.events += 1
-            while faults and faults[-1].event <= self.setting.events:
+            self.clock.at(user.at, self.front.ask, (user,))
+        front, setting = self.front, self.setting
+        faults = list(reversed(self.scenario.faults))
+        while setting.clock.step():
+            setting.events += 1
+            while faults and faults[-1].event <= setting.events:
                 self._meet(faults.pop())
             if self.draining:
                 self._stop_drained()
             if front.changed:
                 front.check()
-            if self.setting.events > _MOST_EVENTS:
+            if setting.events > _MOST_EVENTS:
                 raise ViolationError("it does not come to an end")
         self._check_end()
 
@@ -103,7 +102,7 @@ class World:
         for source, link in process.inputs.items():
             link.back.send(source.target_gone, link)
         process.to_caller.send(self.lost, process)
-        self.clock.at(self.clock.now + 1 + self.clock.below(_NOTICE), self.lost, process)
+        self.clock.soon(_NOTICE, self.lost, (process,))
 
     def _connect(self, source: Process, target: Process) -> None:
         link = Link(source, target)
@@ -124,8 +123,8 @@ class World:
                 case Retired(replica=replica):
                     actions = dispatcher.retired(stage, replica, now)
                 case Restart(replica=replica, incarnation=incarnation, delay_s=delay_s):
-                    at = now + int(delay_s)
-                    self.clock.at(at, self.start, stage, replica, incarnation)
+                    again = (stage, replica, incarnation)
+                    self.clock.at(now + int(delay_s), self.start, again)
                     continue
             self.front.act(actions)
 
@@ -158,15 +157,13 @@ class World:
                 if process.alive:
                     self.kill(process)
 
-    def _limit(self) -> int | None:
-        """Most requests that may be taken on now."""
-        queue_limit, gate = self.scenario.queue_limit, self.front.gate
-        if queue_limit is None:
-            return None
-        states = self.members[gate].states.values()
-        return queue_limit + self.scenario.slots[gate] * sum(
-            one is Health.SERVING for one in states
-        )
+    def close(self) -> None:
+        """Untie the knot of references, so that all of it goes now and needs no collector."""
+        for process in self.everyone:
+            process.close()
+        self.front.processes.clear()
+        self.front.inflows.clear()
+        self.front.ended.clear()
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -230,14 +227,15 @@ def simulate(seed: int, rules: Rules | None = None, *, keep: bool = False) -> Ou
         violation = str(broken)
     except (AssertionError, LookupError, ValueError, StagemeshError) as fault:
         violation = f"{type(fault).__name__}: {fault}"  # a machine refused what it must not refuse
-    accounts = world.front.ended
-    finished = sum(account.error is None for account in accounts)
+    num_ended = len(world.front.ended)
+    num_finished = sum(account.error is None for account in world.front.ended)
+    world.close()
     return Outcome(
         seed=seed,
         events=world.setting.events,
-        finished=finished,
-        failed=len(accounts) - finished,
-        refused=len(world.front.refused),
+        finished=num_finished,
+        failed=num_ended - num_finished,
+        refused=world.front.num_refused,
         violation=violation,
         history=tuple(world.setting.history),
     )

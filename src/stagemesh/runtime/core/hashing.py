@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import struct
 from array import array
+from bisect import bisect_left
 from hashlib import blake2b
 from typing import Final
 
@@ -23,6 +24,8 @@ _KEY_BYTES: Final = 8
 _REPLICA_BITS: Final = 24
 _REPLICA: Final = (1 << _REPLICA_BITS) - 1
 _WORD_BITS: Final = 64
+_PART_BITS: Final = 3
+"""Of every part of the circle: 4 to 8 points, which lie together in a line or two of the cache."""
 _REMEMBERED: Final = 256
 """Replicas whose points are kept, for those that come and go."""
 
@@ -34,7 +37,7 @@ def points_of(replica: int) -> tuple[int, ...]:
     for part in range(_POINTS // 8):
         digest = blake2b(f"{replica}/{part}".encode(), digest_size=_DIGEST.size).digest()
         found += [word & ~_REPLICA | replica for word in _DIGEST.unpack(digest)]
-    return tuple(found)
+    return tuple(sorted(found))
 
 
 class Hashed(Chooser):
@@ -50,8 +53,9 @@ class Hashed(Chooser):
         self._points = array("Q")
         self._drawn: set[int] = set()
         self._is_drawn = True
-        # Where each equal part of the circle begins: a search would miss the cache at every step.
-        self._starts = array("L", [0])
+        # Where each equal part of the circle begins, and where the last one ends: a search of the
+        # whole would miss the cache at every step.
+        self._starts = array("L", [0, 0])
         self._shift = _WORD_BITS
 
     def add(self, replica: int, backlog: int) -> None:
@@ -80,9 +84,8 @@ class Hashed(Chooser):
         bound = -(-up * (self._total + cost) // (down * len(backlogs)))
         digest = blake2b(key.encode(errors="surrogatepass"), digest_size=_KEY_BYTES).digest()
         word = int.from_bytes(digest, "big")
-        place, last = self._starts[word >> self._shift], len(points)
-        while place < last and points[place] < word:
-            place += 1
+        part, last = word >> self._shift, len(points)
+        place = bisect_left(points, word, self._starts[part], self._starts[part + 1])
         while True:
             replica = points[place if place < last else place - last] & _REPLICA
             if backlogs[replica] < bound:
@@ -91,18 +94,17 @@ class Hashed(Chooser):
 
     def _draw(self) -> None:
         """Draw the circle anew: once for all that came and went since the last choice."""
-        kept = [point for point in self._points if point & _REPLICA in self._backlogs]
-        for replica in self._backlogs.keys() - self._drawn:
+        members = self._backlogs.keys()
+        kept = self._points.tolist()
+        if not self._drawn <= members:
+            kept = [point for point in kept if point & _REPLICA in members]
+        for replica in members - self._drawn:
             kept += points_of(replica)
         kept.sort()
-        bits = len(kept).bit_length()
-        starts = array("L")
+        bits = max(len(kept).bit_length() - _PART_BITS, 0)
         self._shift = _WORD_BITS - bits
-        for place, point in enumerate(kept):
-            while len(starts) <= point >> self._shift:
-                starts.append(place)
-        while len(starts) < 1 << bits:
-            starts.append(len(kept))
-        self._points, self._starts = array("Q", kept), starts
-        self._drawn = set(self._backlogs)
+        firsts = (part << self._shift for part in range(1 << bits))
+        self._starts = array("L", [*(bisect_left(kept, first) for first in firsts), len(kept)])
+        self._points = array("Q", kept)
+        self._drawn = set(members)
         self._is_drawn = True

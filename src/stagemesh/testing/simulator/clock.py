@@ -57,6 +57,5 @@ class Wire:
         """`call` is what the other end does when the message comes."""
         clock = self._clock
         at = clock.now + 1 + int(clock.chance() * self._spread)
-        if at > self._last:
-            self._last = at
+        self._last = max(self._last, at)
         clock.at(self._last, call, given)

@@ -40,8 +40,7 @@ class EdgeAccount:
         held.append(size)
         self._chunks += 1
         self._size += size
-        if size > self._largest:
-            self._largest = size
+        self._largest = max(self._largest, size)
         self._check(stream, size, held)
 
     def returned(self, stream: StreamKey, size: int) -> None:

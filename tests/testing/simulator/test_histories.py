@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from typing import Final
 
 import pytest
 
-from stagemesh.testing.simulator.many import Summary, play, play_shared
+from stagemesh.runtime.core.credits import Inflow
+from stagemesh.testing.simulator.many import Summary, play
 from stagemesh.testing.simulator.setting import Rules
+from stagemesh.testing.simulator.shared import play_shared
 from stagemesh.testing.simulator.world import simulate
 from tests.testing.simulator.mutants import MUTANTS, KeepsCredit, first_caught
 
@@ -33,8 +36,8 @@ def test_every_rule_holds_in_every_history() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_every_rule_holds_in_a_million_histories() -> None:
-    """The long form, on every core."""
-    summary = play_shared(0, MANY, os.cpu_count() or 1)
+    """The long form, on every core; how far it came is shown when it fails."""
+    summary = play_shared(0, MANY, os.cpu_count() or 1, print)
     assert summary.broken == {}
     assert summary.histories == MANY
 
@@ -78,9 +81,35 @@ def test_a_summary_goes_to_another_process_and_back() -> None:
     assert (both.histories, both.broken) == (5, {2: "it was too late"})
 
 
+def test_an_error_that_no_rule_foresees_names_its_seed() -> None:
+    """A fault of the simulator itself ends everything, and can be found again."""
+
+    class Faulty(Inflow):
+        def __init__(self) -> None:
+            raise TypeError("nobody has foreseen this")
+
+    with pytest.raises(TypeError, match="foreseen") as caught:
+        play(range(7, 9), Rules(inflow=Faulty))
+    assert caught.value.__notes__ == ["while seed 7 was played"]
+
+
 def test_shared_histories_are_those_of_one_process() -> None:
-    """However many play them."""
-    assert play_shared(10, 7, 2) == play(range(10, 17))
+    """However many play them, and every share is told of once it has been played."""
+    told: list[str] = []
+    assert play_shared(10, 7, 2, told.append) == play(range(10, 17))
+    assert sorted(told) == ["seeds 10 to 13: every rule held", "seeds 14 to 16: every rule held"]
+    assert play_shared(10, 0, 2) == play(())
+
+
+def test_seeds_that_a_process_did_not_end_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the process that failed, and those that others were playing."""
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(ChildProcessError) as caught:
+        play_shared(10, 4, 2)
+    said = {"seeds 10 to 11", "seeds 12 to 13"}
+    failed = str(caught.value).removesuffix(": their process ended with 1")
+    assert failed in said
+    assert caught.value.__notes__ == [f"{one} were being played" for one in said - {failed}]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 
-from stagemesh.testing.simulator.many import Summary, play, play_shared
+from stagemesh.testing.simulator.many import Summary, play
+from stagemesh.testing.simulator.shared import play_shared
 from stagemesh.testing.simulator.world import simulate
 
 
@@ -23,7 +24,8 @@ def main(given: list[str] | None = None) -> int:
         return _replay(options.seed)
     began = time.perf_counter()
     if options.processes > 1:
-        summary = play_shared(options.start, options.count, options.processes)
+        tell = None if options.json else _say
+        summary = play_shared(options.start, options.count, options.processes, tell)
     else:
         summary = play(range(options.start, options.start + options.count))
     _say(summary.to_json() if options.json else _told(summary, time.perf_counter() - began))
@@ -46,6 +48,7 @@ def _told(summary: Summary, seconds: float) -> str:
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()  # somebody may be waiting for what is said in between
 
 
 if __name__ == "__main__":

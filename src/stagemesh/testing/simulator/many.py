@@ -1,12 +1,9 @@
-"""Many histories: one after another, or shared out over processes."""
+"""Many histories, one after another."""
 
 from __future__ import annotations
 
 import gc
-import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,7 +14,7 @@ from stagemesh.testing.simulator.world import simulate
 _MOST_TOLD: Final = 20
 """Broken seeds that are named; the rest is counted."""
 _GARBAGE: Final = 200_000
-"""Objects between two collections: a history is a knot of references, and a small one."""
+"""Objects between two collections: a history lets go of its own, unless it breaks a rule."""
 
 
 @frozen
@@ -66,7 +63,7 @@ _NAMES: Final = ("histories", "events", "finished", "failed", "refused", "broken
 
 
 def play(seeds: Iterable[int], rules: Rules | None = None) -> Summary:
-    """Play the histories of `seeds`, one after another."""
+    """Play the histories of `seeds`, one after another; an error that gets out names the seed."""
     rules = rules or Rules()
     histories = events = finished = failed = refused = 0
     broken: dict[int, str] = {}
@@ -74,7 +71,11 @@ def play(seeds: Iterable[int], rules: Rules | None = None) -> Summary:
     gc.set_threshold(_GARBAGE, *before[1:])
     try:
         for seed in seeds:
-            outcome = simulate(seed, rules)
+            try:
+                outcome = simulate(seed, rules)
+            except BaseException as error:
+                error.add_note(f"while seed {seed} was played")
+                raise
             histories += 1
             events += outcome.events
             finished += outcome.finished
@@ -92,23 +93,3 @@ def play(seeds: Iterable[int], rules: Rules | None = None) -> Summary:
         refused=refused,
         broken=broken,
     )
-
-
-def play_shared(start: int, count: int, processes: int) -> Summary:
-    """Play `count` histories from seed `start` on, shared out over `processes`."""
-    bounds = [start + count * part // processes for part in range(processes + 1)]
-    command = [sys.executable, "-m", __package__, "--json"]
-    running = [
-        subprocess.Popen(  # noqa: S603  this very interpreter and module
-            [*command, "--start", str(first), "--count", str(last - first)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for first, last in itertools.pairwise(bounds)
-    ]
-    try:
-        return Summary.together(Summary.from_json(one.communicate()[0]) for one in running)
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()

@@ -122,7 +122,8 @@ class Outflow:
         going: list[StreamKey] = []
         blocked = False
         for stream in list(self._queue):
-            found, size = self._streams[stream], self._streams[stream].waits
+            found = self._streams[stream]
+            size = found.waits
             assert size is not None, f"{stream}: queued without a chunk"
             if not self._in_window(stream, found, size):
                 continue  # it waits for its own window, and holds up nobody

@@ -25,7 +25,7 @@ class _Live:
         self.account = account
         self.key: StreamKey | None = None
         self.processes: dict[int, Process] = {}
-        self.owing: set[int] = set()
+        self.owing: dict[int, tuple[int, int]] = {}
         self.cancelled: set[int] = set()
         self.buffer: deque[tuple[Link, StreamKey, int]] = deque()
         self.reading = False
@@ -152,12 +152,12 @@ class Front:
         """A process is known to have died: what it held is held no more."""
         for live in self.live.values():
             if live.processes.get(process.stage) is process:
-                live.owing.discard(process.stage)
+                live.owing.pop(process.stage, None)
 
     def _let_go(self, process: Process, key: StreamKey) -> None:
         live = self.live.get(key[0])
         if live is not None and live.key == key and live.processes[process.stage] is process:
-            live.owing.discard(process.stage)
+            live.owing.pop(process.stage, None)
 
     # --- what is to be done --------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Front:
             if process is None:
                 raise ViolationError(f"{key} began on {stage}/{replica}, which is gone")
             live.processes[stage] = process
-            live.owing.add(stage)
+            live.owing[stage] = (stage, replica)
         entry = live.processes[self.gate]
         num_sent = sum(
             one.processes[self.gate] is entry
@@ -228,12 +228,12 @@ class Front:
         live.buffer.clear()
         self._drop(live)
         if live.owing and ended.error is None:
-            raise ViolationError(f"{live.key} ended well while {live.owing} hold it")
+            raise ViolationError(f"{live.key} ended well while {list(live.owing)} hold it")
 
     def _settle(self, name: str) -> None:
         live = self.live.pop(name)
         if live.owing:
-            raise ViolationError(f"{live.key} is settled while {live.owing} hold it")
+            raise ViolationError(f"{live.key} is settled while {list(live.owing)} hold it")
         if not live.account.ended:
             raise ViolationError(f"{live.key} is settled before its end")
         again = self._again.pop(name, [])
@@ -269,22 +269,22 @@ class Front:
     def check(self) -> None:
         """Counts are what they should be; they can only change when the dispatcher was told."""
         self.changed = False
-        counts: dict[int, dict[int, int]] = {stage: {} for stage in self.dispatcher.bindings}
+        held: dict[tuple[int, int], int] = {}
         for name, live in self.live.items():
             cost = live.user.ask.cost
-            for stage, replica in self._places(name, live):
-                of_stage = counts[stage]
-                of_stage[replica] = of_stage.get(replica, 0) + cost
+            for place in self._places(name, live):
+                held[place] = held.get(place, 0) + cost
         for stage, bindings in self.dispatcher.bindings.items():
-            backlogs = bindings.router.backlog
-            got = {replica: backlog for replica, backlog in backlogs.items() if backlog}
-            if got != counts[stage]:
-                raise ViolationError(f"stage {stage} counts {got}, and holds {counts[stage]}")
+            for replica, backlog in bindings.router.backlog.items():
+                if backlog and backlog != held.pop((stage, replica), 0):
+                    raise ViolationError(f"{stage}/{replica} does not hold the {backlog} it counts")
+        if held:
+            raise ViolationError(f"nothing is counted of {held}")
 
     def _places(self, name: str, live: _Live) -> Iterable[tuple[int, int]]:
         """Where a request counts: with everybody who holds it, or where it is to go and waits."""
         if live.key is not None:
-            return [(stage, live.processes[stage].replica) for stage in live.owing]
+            return live.owing.values()
         route = self.dispatcher.route(name)
         replica = route.get(self.gate)
         if (self.gate, replica) not in self.processes:

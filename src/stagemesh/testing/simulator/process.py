@@ -83,9 +83,9 @@ class Process:
     """One incarnation of one replica."""
 
     __slots__ = (
-        "alive", "caller", "early", "from_caller", "held", "incarnation", "inflows", "inputs",
-        "last_epoch", "links", "replica", "running", "sources", "stage", "stepping", "to_caller",
-        "waiting", "world",
+        "alive", "caller", "chunked", "early", "from_caller", "held", "incarnation", "inflows",
+        "inputs", "last_epoch", "links", "replica", "running", "sources", "stage", "stepping",
+        "to_caller", "waiting", "world",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class Process:
         self.replica = replica
         self.incarnation = incarnation
         self.alive = True
+        self.chunked = world.scenario.chunked
         self.to_caller = Wire(world.clock, world.scenario.spread)
         self.from_caller = Wire(world.clock, world.scenario.spread)
         self.sources = [source for source, target in world.scenario.edges if target == stage]
@@ -137,7 +138,6 @@ class Process:
             raise ViolationError(f"{self} gets {key} after epoch {self.last_epoch}")
         self.last_epoch = key[1]
         links = [self.links[target] for target in targets if target in self.links]
-        links = [link for link in links if link.open]
         held = self.held[key[0]] = Held(key, total, links, self.sources)
         for link in links:
             link.flow.open(key)
@@ -214,7 +214,7 @@ class Process:
             return
         has_gone_on = False
         for held in list(self.running.values()):
-            if self.held.get(held.key[0]) is held and not held.blocked and self._can(held):
+            if self._can(held) and self.held.get(held.key[0]) is held:
                 has_gone_on = True
                 self._produce(held)
         if has_gone_on:
@@ -240,17 +240,16 @@ class Process:
         self._wake()
 
     def _can(self, held: Held) -> bool:
-        if held.done:
+        if held.done or held.blocked:
             return False
-        if self.world.scenario.chunked:
-            return all(got > held.produced for got in held.got.values())
-        return all(held.got.values())
+        needed = held.produced + 1 if self.chunked else 1
+        return not held.got or min(held.got.values()) >= needed
 
     def _produce(self, held: Held) -> None:
         number = held.produced
         held.produced += 1
         held.done = held.produced == held.total
-        chunked = self.world.scenario.chunked
+        chunked = self.chunked
         if chunked or held.done:
             self._consume(held, number if chunked else 0)
         for link in held.links:

@@ -128,8 +128,8 @@ class Outflow:
             if not self._in_window(stream, found, size):
                 continue  # it waits for its own window, and holds up nobody
             room = self._limits.edge_bytes - self._used
-            is_first = not found.chunks and stream == next(iter(self._streams))
-            if (is_first and room >= 0) or (not blocked and size <= room):
+            fits = size <= room and not blocked
+            if fits or (room >= 0 and not found.chunks and stream == next(iter(self._streams))):
                 del self._queue[stream]
                 found.waits = None
                 found.chunks += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -18,7 +19,7 @@ class Clock:
         self.now = 0
         self.chance: Final = random.Random(seed).random  # noqa: S311  histories are to be repeatable
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._number = 0
+        self._number: Final = itertools.count()
 
     def below(self, number: int) -> int:
         """A number from 0 to `number - 1`."""
@@ -26,8 +27,7 @@ class Clock:
 
     def at(self, time: int, call: Callable[..., None], given: tuple[Any, ...] = ()) -> None:
         """Call then; what is due at the same time comes in the order in which it was said."""
-        heappush(self._heap, (time, self._number, call, given))
-        self._number += 1
+        heappush(self._heap, (time, next(self._number), call, given))
 
     def soon(self, most: int, call: Callable[..., None], given: tuple[Any, ...] = ()) -> None:
         """Call in 1 to `most` ticks."""

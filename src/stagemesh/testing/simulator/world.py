@@ -49,18 +49,21 @@ class World:
         """Play to the end; raises `ViolationError` when a rule is broken."""
         for user in self.scenario.users:
             self.clock.at(user.at, self.front.ask, (user,))
-        front, setting = self.front, self.setting
+        front, setting, draining = self.front, self.setting, self.draining
         faults = list(reversed(self.scenario.faults))
-        while setting.clock.step():
-            setting.events += 1
-            while faults and faults[-1].event <= setting.events:
+        step = self.clock.step
+        for number in range(1, _MOST_EVENTS):
+            if not step():
+                break
+            setting.events = number
+            while faults and faults[-1].event <= number:
                 self._meet(faults.pop())
-            if self.draining:
+            if draining:
                 self._stop_drained()
             if front.changed:
                 front.check()
-            if setting.events > _MOST_EVENTS:
-                raise ViolationError("it does not come to an end")
+        else:
+            raise ViolationError("it does not come to an end")
         self._check_end()
 
     # --- replicas ------------------------------------------------------------------------------

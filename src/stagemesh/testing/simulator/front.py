@@ -276,8 +276,8 @@ class Front:
                 held[place] = held.get(place, 0) + cost
         for stage, bindings in self.dispatcher.bindings.items():
             for replica, backlog in bindings.router.backlog.items():
-                if backlog and backlog != held.pop((stage, replica), 0):
-                    raise ViolationError(f"{stage}/{replica} does not hold the {backlog} it counts")
+                if backlog and backlog != (holds := held.pop((stage, replica), 0)):
+                    raise ViolationError(f"{stage}/{replica} counts {backlog}, and holds {holds}")
         if held:
             raise ViolationError(f"nothing is counted of {held}")
 

@@ -6,4 +6,5 @@ breaks a rule says so and can be run again:
 
     python -m stagemesh.testing.simulator 4711            # print the history
     python -m stagemesh.testing.simulator --count 100000  # run seeds 0 to 99999
+    python -m stagemesh.testing.simulator --count 100000 --processes 2
 """

@@ -16,7 +16,6 @@ import yaml
 
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.config.load import load
 from stagemesh.plan.make import Made, make
 from stagemesh.spec.registry import AXES
 from tests.architecture.source import ROOT
@@ -48,7 +47,7 @@ def stacks(file: Path) -> Mapping[str, list[Mapping[str, object]]]:
 
 
 def planned(file: Path, folder: Path) -> Made:
-    """Plan the model of a file under it, placed automatically."""
+    """Plan the model of a file under it, as a user does."""
     said = header(file)
     checkpoint = next((each for each in FIXTURES.rglob(said["model"]) if each.is_dir()), None)
     if checkpoint is None:
@@ -60,14 +59,7 @@ def planned(file: Path, folder: Path) -> Made:
             devices=said["devices"],
         )
         return make(inputs, HOST, CATALOG)
-    pipeline = load(PlanInputs(model=str(checkpoint))).pipeline
-    assert pipeline is not None
-    inputs = PlanInputs(
-        model=str(checkpoint),
-        strategy_config=file,
-        stage_overrides={stage.model_stage: {"devices": None} for stage in pipeline.stages},
-        devices=said["devices"],
-    )
+    inputs = PlanInputs(model=str(checkpoint), strategy_config=file, devices=said["devices"])
     return make(inputs, HOST)
 
 

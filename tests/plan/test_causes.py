@@ -72,13 +72,15 @@ def test_an_error_and_a_warning_stay_apart() -> None:
     assert one_for_each_cause([told(FLAG), warning]) == (told(FLAG), warning)
 
 
+_PLACES: Final = {"stages": [{"stage_id": each, "devices": "0"} for each in range(3)]}
 _LISTS: Final = {"stage_id": 0, "numa_bind_nodes": [0], "numa_bind_cpus": ["0"]}
 
 
 @pytest.mark.parametrize(
     ("model", "deploy", "line", "codes"),
     [
-        ("qwen2_5_omni", None, "--tensor-parallel-size 4", ["PL010"]),
+        ("qwen2_5_omni", None, "--tensor-parallel-size 4", []),
+        ("qwen2_5_omni", _PLACES, "--tensor-parallel-size 4", ["PL010"]),
         ("qwen2_5_omni", None, "--tensor-parallel-size 3", ["AX030"]),
         ("qwen2_5_omni", None, "--tensor-parallel-size 64", ["AX030"]),
         ("qwen2_5_omni", None, "--numa-bind-nodes 0", ["PL103"]),

@@ -12,7 +12,7 @@ from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.details import details_text
 from stagemesh.plan.make import make
-from stagemesh.plan.render import plan_text
+from stagemesh.plan.render import devices_text, plan_text
 from stagemesh.plan.values import Plan
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni"
@@ -96,13 +96,26 @@ def test_example_2_replicates_the_thinker_and_takes_turns() -> None:
     assert whole_text(plan) == screen("strategy_stage_replica")
 
 
-def test_example_1_without_devices_names_count_file_and_remedy() -> None:
-    """The deploy file that ships gives the thinker one device."""
-    made = make(PlanInputs(model=str(FIXTURE), strategy_config="strategy_tp2.yaml"), HOST)
+def test_example_1_without_devices_is_placed_by_the_planner() -> None:
+    """The deploy file that ships gives the thinker one device, and gives way to two."""
+    plan = make(PlanInputs(model=str(FIXTURE), strategy_config="strategy_tp2.yaml"), HOST).plan
+    assert plan is not None
+    assert [devices_text(stage) for stage in plan.stages] == ["0,1", "2", "3"]
+
+
+def test_example_1_with_one_device_names_count_file_and_remedy() -> None:
+    """A deploy file of one's own binds, though its base ships with the model."""
+    Path("deploy.yaml").write_text(
+        'base_config: qwen2_5_omni\nstages:\n  - stage_id: 0\n    devices: "0"\n', encoding="utf-8"
+    )
+    inputs = PlanInputs(
+        model=str(FIXTURE), strategy_config="strategy_tp2.yaml", deploy_config="deploy.yaml"
+    )
+    made = make(inputs, HOST)
     assert made.plan is None
     [found] = made.diagnostics
     assert found.message == "`thinker` lists `1` devices and needs `2`: `2` ranks"
-    assert str(found.origin) == "qwen2_5_omni.yaml:6:14"
+    assert str(found.origin) == "deploy.yaml:4:14"
     assert [str(note.origin) for note in found.notes] == ["strategy_tp2.yaml:4:13"]
 
 

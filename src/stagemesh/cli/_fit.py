@@ -12,7 +12,6 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
 from stagemesh.plan.fit.render import fit_data, fit_text, speed_text
-from stagemesh.plan.fit.suggest import set_flags
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
@@ -31,7 +30,7 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
     show_diagnostics(fitted.diagnostics, fitted.documents, as_json=as_json)
     if failed:
         return 1
-    flags = f"--devices {asked.devices}{_overrides(fitted)}"
+    flags = f"--devices {asked.devices}"
     if namespace.output is not None:
         comment = (*_headline(fitted, asked), f"Plan it with `{flags}`.")
         write_text(namespace.output, strategy_text(fitted.proposals[0], comment), "--output")
@@ -58,11 +57,6 @@ def _headline(fitted: Fitted, asked: FitRequest) -> tuple[str, ...]:
         f"The best layout of `{plan.pipeline}` that `--fit {asked.devices}` found:",
         f"{speed_text(best)}.",
     )
-
-
-def _overrides(fitted: Fitted) -> str:
-    """What takes back the devices that the model's own deploy file names."""
-    return f" {set_flags(fitted.overrides)}" if fitted.overrides else ""
 
 
 def _next(saved: str | None, flags: str) -> str:

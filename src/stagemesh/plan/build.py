@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import cast
 
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.settings import Settings, Sourced, StageSettings
+from stagemesh.config.settings import Settings, StageSettings
 from stagemesh.plan.causes import one_for_each_cause
 from stagemesh.plan.checks import check_stack
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
@@ -18,7 +17,8 @@ from stagemesh.plan.kernels import with_one_spelling
 from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
-from stagemesh.plan.place import DeviceIds, Placement, Wish, place
+from stagemesh.plan.pins import arrange, is_as_shipped, listed_devices, with_word
+from stagemesh.plan.place import DeviceIds, Placement, Wish
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
@@ -90,7 +90,7 @@ def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleCont
     wishes = [
         _wish(draft, said[draft.stage_id], request.placed) for draft in drafts if draft.is_sound
     ]
-    placement = place(wishes, request.devices, report)
+    placement = arrange(wishes, request.devices, report)
     async_chunk = effective_async_chunk(pipeline, settings, report)
     edges = plan_edges(
         pipeline, settings, catalog.connectors, async_chunk=async_chunk, report=report
@@ -117,11 +117,14 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
         devices=placement.devices,
         async_chunk=context.async_chunk,
         stages=tuple(
-            plan_stage(
-                draft,
-                context.said(draft),
-                placement.replicas[draft.stage_id],
-                setup_of(ruled, draft.stage_id),
+            with_word(
+                plan_stage(
+                    draft,
+                    context.said(draft),
+                    placement.replicas[draft.stage_id],
+                    setup_of(ruled, draft.stage_id),
+                ),
+                placement.moved,
             )
             for draft in context.drafts
         ),
@@ -210,13 +213,14 @@ def _wish(
     settings: StageSettings,
     placed: Mapping[int, tuple[DeviceIds, ...]] | None,
 ) -> Wish:
-    stack = draft.stack
+    stack, listed = draft.stack, listed_devices(settings)
     return Wish(
         stage_id=draft.stage_id,
         stage=stack.stage.model_stage,
         world=stack.world,
         num_replicas=stack.num_replicas,
-        listed=listed_devices(settings),
+        listed=listed,
+        repeats=listed is None or not listed.origin.shipped or is_as_shipped(stack),
         rank_bytes=None if draft.memory is None else draft.memory.total,
         share=share_of(draft),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
@@ -236,14 +240,6 @@ def _factors(stack: Stack) -> Iterator[Note]:
     if len(mesh) > 1:
         product = " x ".join(f"`{name}`" for name in mesh)
         yield Note(message=f"{product} = `{stack.world}` ranks")
-
-
-def listed_devices(settings: StageSettings) -> Sourced[str] | None:
-    """Return the devices that a stage is bound to; `null` binds to none."""
-    given = settings.fields.get("devices")
-    if given is None or given.value is None:
-        return None
-    return cast("Sourced[str]", given)
 
 
 def _tell_unknown_memory(

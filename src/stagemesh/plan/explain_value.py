@@ -13,7 +13,8 @@ from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
 from stagemesh.plan.explain_wide import WideDoc, wide_doc
 from stagemesh.plan.make import Made
-from stagemesh.plan.provenance import AXES
+from stagemesh.plan.pins import DEVICES
+from stagemesh.plan.provenance import AXES, PLACEMENT
 from stagemesh.plan.render import devices_text
 from stagemesh.plan.runnable import is_window
 from stagemesh.plan.stack import Stack, implied_size, stack_of
@@ -32,7 +33,7 @@ _WINS: Final = "wins"
 _OVERRIDDEN: Final = "overridden"
 _CLEARS: Final = "clears"
 _DEFAULT: Final = "default"
-_DEVICES: Final = "devices"
+_GIVES_WAY: Final = "gives way"
 _FORCED: Final = "what the model does not let go of"
 _LAYERS: Final[Mapping[str, str]] = {
     _DEFAULT: _DEFAULT,
@@ -47,7 +48,7 @@ _LAYERS: Final[Mapping[str, str]] = {
 }
 _PLANNED: Final[Mapping[str, str]] = {
     "engine": "the choice of the engine",
-    _DEVICES: "the ranks of the stage, in their order",
+    DEVICES: "the ranks of the stage, in their order",
     "env": "the environment of the stage's processes",
     "input_connectors": "the edges into the stage",
     "output_connectors": "the edges out of the stage",
@@ -67,7 +68,8 @@ class Word:
     value: object
     """What it says."""
     verdict: str = _OVERRIDDEN
-    """`wins`, `overridden`, or `clears` for a `null` that takes back what lower layers say."""
+    """`wins`, `overridden`, `clears` for a `null` that takes back what lower layers say, or
+    `gives way` for devices that ship with the model and leave the stage to the planner."""
 
 
 @frozen
@@ -203,9 +205,9 @@ def _words(
     if own is not None and (own.required or _DEFAULT in [each.layer for each in said]):
         default = []
     above = list(_above(said, default, held))
-    if stage is not None and path == _DEVICES:
+    if stage is not None and path == DEVICES:
         above = list(_placed(said, stage))
-    words = [*above, *map(_word, said), *default]
+    words = [*above, *_below(said), *default]
     is_cleared = bool(said) and said[0].clears and not above
     winner = len(words) - 1 if is_cleared else 0
     for number, word in enumerate(words):
@@ -220,7 +222,20 @@ def _is_given(said: Sequence[ValuePlan]) -> bool:
 def _placed(said: Sequence[ValuePlan], stage: StagePlan) -> Iterator[Word]:
     """Where a stage lies that nobody placed."""
     if not _is_given(said):
-        yield Word(layer="placement", place="automatic", value=devices_text(stage))
+        why = f": {said[0].origin}" if _gives_way(said) else ""
+        yield Word(layer=PLACEMENT, place=f"automatic{why}", value=devices_text(stage))
+
+
+def _gives_way(said: Sequence[ValuePlan]) -> bool:
+    return bool(said) and said[0].layer == PLACEMENT
+
+
+def _below(said: Sequence[ValuePlan]) -> Iterator[Word]:
+    """What was given; of devices that give way, the planner's word is told by where they lie."""
+    if _gives_way(said):
+        yield replace(_word(said[1]), verdict=_GIVES_WAY)
+        said = said[2:]
+    yield from map(_word, said)
 
 
 def _above(said: Sequence[ValuePlan], default: Sequence[Word], held: object) -> Iterator[Word]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from stagemesh.config.settings import Sourced
@@ -40,6 +41,8 @@ class Wish:
     """Replicas."""
     listed: Sourced[str] | None
     """The devices that it lists, such as `0,1`."""
+    repeats: bool = True
+    """Whether a list for one replica stands for the others too, each on the devices behind it."""
     rank_bytes: int | None
     """Memory of one rank, when it is known."""
     share: float | None = None
@@ -63,6 +66,8 @@ class Placement:
     """Device ids of every replica's ranks, by stage id; without the stages that have no place."""
     devices: DevicesPlan
     """The devices, with their number decided."""
+    moved: Mapping[int, str] = field(default_factory=dict)
+    """Stages that do not lie where the model's own deploy file puts them, and why, by id."""
 
 
 class _Load:
@@ -101,6 +106,11 @@ class _Load:
 
     def key(self, device: int) -> tuple[int, int, int]:
         return (self.bytes.get(device, 0), self.ranks.get(device, 0), device)
+
+
+def shares_text(device: int, share: float) -> str:
+    """Say what the ranks on a device may use of it."""
+    return f"the ranks on device `{device}` may use `{share:.4g}` of its memory together"
 
 
 def exceeds(share: float) -> bool:
@@ -186,7 +196,8 @@ def _place_listed(
 
 
 def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
-    need = sorted({wish.world, wish.world * wish.num_replicas})
+    total = wish.world * wish.num_replicas
+    need = sorted({wish.world if wish.repeats else total, total})
     if got in need:
         return None
     allowed = " or ".join(f"`{number}`" for number in need)

@@ -13,6 +13,8 @@ from stagemesh.spec.origin import Layer
 
 AXES: Final = "axes"
 """First part of the paths of what was said about axes."""
+PLACEMENT: Final = "placement"
+"""Stands for the layer where the planner takes back devices; the origin then says why."""
 
 
 def values_of(given: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan]:

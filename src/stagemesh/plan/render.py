@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stagemesh.plan.launch import launch_lines
+from stagemesh.plan.pins import DEVICES
 from stagemesh.plan.place import size_text
+from stagemesh.plan.provenance import PLACEMENT
 from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
 from stagemesh.plan.table import printable, table, wrapped
 from stagemesh.plan.tally import effective_values, is_changed, tally
@@ -106,22 +108,27 @@ def _runs(devices: list[int]) -> Iterator[str]:
 def _sources(stage: StagePlan) -> list[str]:
     """Say where the stage was changed: places of its layout, files of all else."""
     changed = {path: value for path, value in stage.values.items() if is_changed(value)}
-    layout = [value.origin for path, value in changed.items() if _is_layout(path)]
+    layout = [_source(value) for path, value in changed.items() if _is_layout(path)]
     places = list(dict.fromkeys(layout))
     named = {_LINE.sub("", place) for place in places}
-    others = dict.fromkeys(_LINE.sub("", value.origin) for value in changed.values())
+    others = dict.fromkeys(_LINE.sub("", _source(value)) for value in changed.values())
     places += [source for source in others if source not in named]
     return places or ([_OWN] if stage.values else [])
 
 
+def _source(value: ValuePlan) -> str:
+    return value.layer if value.layer == PLACEMENT else value.origin
+
+
 def _is_layout(path: str) -> bool:
-    return path == "devices" or (path.startswith("axes.") and path.endswith(".size"))
+    return path == DEVICES or (path.startswith("axes.") and path.endswith(".size"))
 
 
 def _facts(plan: Plan, width: int | None) -> Iterator[str]:
     """Render everything else that matters, a line each."""
     rows = [("changed", text) for text in _pipeline_changes(plan)]
     rows += [("launch", text) for text in launch_lines(plan)]
+    rows += [("placement", text) for text in _moved(plan)]
     rows += [("edges", text) for text in _chains(plan)]
     rows += [("routing", text) for text in _policies(plan.stages)]
     rows += [("memory", text) for text in _memory(plan)]
@@ -137,6 +144,14 @@ def _pipeline_changes(plan: Plan) -> Iterator[str]:
         if is_changed(value):
             held = "is at its default" if value.clears else f"= {value_text(value.value)}"
             yield f"{path} {held} ({value.origin}{_taken_back(value)})"
+
+
+def _moved(plan: Plan) -> Iterator[str]:
+    """Say which stages do not lie where the model's own deploy file puts them, and why."""
+    words = ((stage.name, stage.values.get(DEVICES)) for stage in plan.stages)
+    moved = {name: word for name, word in words if word is not None and word.layer == PLACEMENT}
+    for reason in dict.fromkeys(word.origin for word in moved.values()):
+        yield f"{', '.join(moved)}: automatic; the model's own `{DEVICES}` give way: {reason}"
 
 
 def _chains(plan: Plan) -> Iterator[str]:
@@ -192,11 +207,12 @@ def _parts(memory: MemoryPlan) -> str:
 
 def _counts(plan: Plan) -> str:
     counts = tally(plan)
+    untold = "given" if any(_moved(plan)) else "changed"
     told = (
         f"{plural(counts.files, 'value')} from files, {counts.command_line} from the command line,"
         f" {plural(counts.defaults, 'default')}."
         if counts.files or counts.command_line
-        else f"nothing is changed: {plural(counts.defaults, 'default')}."
+        else f"nothing is {untold}: {plural(counts.defaults, 'default')}."
     )
     return f"{told} `stagemesh explain {_telling(plan)}` with the same arguments shows why."
 
@@ -225,6 +241,10 @@ def value_line(path: str, value: ValuePlan, held: object = None) -> tuple[str, s
 
     `held` is the default that holds where the value was taken back.
     """
+    if value.layer == PLACEMENT:
+        old = value.superseded[0]
+        since = f"{value_text(old.value)} of {old.origin} gives way: {value.origin}"
+        return (f"{path} = automatic", f"{value.layer}: {since}")
     if value.clears:
         origin = f"{value.layer}: {value.origin}{_taken_back(value)}"
         since = f"default, since {origin}" if held is not None else origin

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stagemesh.plan.edge_values import CONNECTORS
+from stagemesh.plan.provenance import PLACEMENT
 from stagemesh.plan.values import Plan, StagePlan, ValuePlan
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
@@ -23,7 +24,7 @@ class Tally:
 
 
 def is_changed(value: ValuePlan) -> bool:
-    """Whether somebody said the value, rather than the model itself."""
+    """Whether it is other than what the model itself says."""
     return not value.is_default
 
 
@@ -31,7 +32,7 @@ def tally(plan: Plan) -> Tally:
     """Count every value of the pipeline and its stages once."""
     given = [value for _, value in effective_values(plan)]
     given += [value for stage in plan.stages for value in stage.values.values()]
-    changed = [value for value in given if is_changed(value)]
+    changed = [value for value in given if is_changed(value) and value.layer != PLACEMENT]
     typed = sum(Layer[value.layer.upper()].is_command_line for value in changed)
     unsaid = sum(len(list(defaults_of(stage))) for stage in plan.stages)
     return Tally(

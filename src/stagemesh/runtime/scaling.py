@@ -82,7 +82,7 @@ def _placed(plan: Plan, stage: StagePlan, num_replicas: int) -> tuple[DeviceIds,
         if each is not stage
     ]
     listed = stage.values.get(_DEVICES)
-    if listed is not None and isinstance(listed.value, str):
+    if listed is not None and isinstance(listed.value, str) and not listed.is_default:
         origin = Origin(layer=Layer[listed.layer.upper()], source=listed.origin)
         bound = Sourced(value=listed.value, origin=origin)
         wishes.append(replace(_wish(stage, num_replicas), listed=bound))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.make import Made, make
+from stagemesh.spec.unset import UNSET
 from tests.config.flagged import text_of
 from tests.plan.fit.test_messages import FIXTURES, HOST
 
@@ -30,14 +31,18 @@ _STAGES: Final[Mapping[str, Sequence[str]]] = {
 """Stages of some models."""
 _AXES: Final = ("tp", "cp", "dp", "ep", "hsdp", "sp_ulysses", "sp_ring", "cfg", "stage_replica")
 
+_Deploy: TypeAlias = Mapping[str, object]
 _Strategies: TypeAlias = Mapping[str, Sequence[Mapping[str, object]]]
 
 
-def _inputs(model: str, devices: str, strategies: _Strategies) -> PlanInputs:
+def _inputs(
+    model: str, devices: str, strategies: _Strategies, deploy: _Deploy | None = None
+) -> PlanInputs:
     return PlanInputs(
         model=str(FIXTURES / model),
         devices=devices,
         strategy_config={"strategies": strategies},
+        deploy_config=UNSET if deploy is None else deploy,
     )
 
 
@@ -52,33 +57,36 @@ def _followed(inputs: PlanInputs, offer: str) -> Made:
 
 
 @pytest.mark.parametrize(
-    ("model", "devices", "strategies", "offer"),
+    ("model", "devices", "strategies", "deploy", "offer"),
     [
         (  # replicas that share devices cannot be listed
             "moss_tts_local",
             "2xA100",
             {"codec": [{"axis": "stage_replica", "size": 4}]},
+            {"base_config": "moss_tts_local", "stages": [{"stage_id": 1, "devices": "0,1"}]},
             "--set codec.devices=null",
         ),
         (
             "qwen2_5_omni",
             "8xH200",
             {"talker": [{"axis": "cp", "size": 8}, {"axis": "stage_replica", "size": 4}]},
+            {"base_config": "qwen2_5_omni", "stages": [{"stage_id": 1, "devices": "1"}]},
             "--set talker.devices=null",
         ),
         (  # the size of the entry holds, whatever the shards are
             "diffusers/qwen_image",
             "2xA100",
             {"dit": [{"axis": "hsdp", "size": 4}]},
+            None,
             "--set dit.hsdp=2",
         ),
     ],
 )
 def test_what_a_list_or_a_field_cannot_say_is_said_in_another_way(
-    model: str, devices: str, strategies: _Strategies, offer: str
+    model: str, devices: str, strategies: _Strategies, deploy: _Deploy | None, offer: str
 ) -> None:
     """Following the offer gives a plan."""
-    inputs = _inputs(model, devices, strategies)
+    inputs = _inputs(model, devices, strategies, deploy)
     assert _offers(make(inputs, HOST)) == [offer]
     followed = _followed(inputs, offer)
     assert followed.plan is not None, text_of(followed)
@@ -89,7 +97,7 @@ def test_an_offer_stands_in_place_of_what_was_typed() -> None:
     typed = dataclasses.replace(
         _inputs("qwen2_5_omni", "8xH200", {}), set_values=("thinker.tp=3", "thinker.max_num_seqs=2")
     )
-    offer = "--set thinker.tensor_parallel_size=2 --set thinker.devices=2,3"
+    offer = "--set thinker.tensor_parallel_size=2"
     assert _offers(make(typed, HOST)) == [offer]
     assert _followed(typed, offer).plan is None
     kept = dataclasses.replace(typed, set_values=typed.set_values[1:])

@@ -70,8 +70,6 @@ def planned_again(folder: Path, found: Fitted, catalog: Catalog, **changes: Any)
     """Write the strategy file of the first proposal and plan with it."""
     file = folder / "strategy.yaml"
     file.write_text(strategy_text(found.proposals[0], ["Made by a test."]), encoding="utf-8")
-    if found.overrides:
-        changes = {**changes, "stage_overrides": found.overrides}
     made = make(inputs(folder, **{**changes, "strategy_config": str(file)}), HOST, catalog)
     assert made.plan is not None, made.diagnostics
     assert made.diagnostics == ()
@@ -136,7 +134,6 @@ def test_devices_of_the_users_own_file_bind(tmp_path: Path) -> None:
     """Those of a deploy file that ships with the model do not."""
     deploy = {"pipeline": "toy", "stages": [{"stage_id": 0, "devices": "0,1"}]}
     found = fitted(tmp_path, SPEAKING, deploy_config=deploy)
-    assert found.overrides == {}
     ranks = [
         rank.device for each in found.proposals[0].plan.stages[0].replicas for rank in each.ranks
     ]
@@ -155,7 +152,6 @@ def test_the_data_holds_the_strategy_and_the_gains(tmp_path: Path) -> None:
     found = fitted(tmp_path, SPEAKING)
     data: Any = json.loads(json.dumps(fit_data(found)))
     assert data["ranked_by"] == "throughput"
-    assert data["stage_overrides"] == {}
     best = data["proposals"][0]
     assert best["strategy"] == {
         "strategies": {

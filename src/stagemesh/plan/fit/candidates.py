@@ -15,12 +15,13 @@ from typing import Final
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import StageSettings
-from stagemesh.plan.build import PlanRequest, listed_devices
+from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.checks import check_stack
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.cost.speed import StageTime, stage_time
 from stagemesh.plan.engine import choose_engine
 from stagemesh.plan.fit.layout import Change, Sizes, changed_stage
+from stagemesh.plan.pins import bound_devices
 from stagemesh.plan.place import Wish, place
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import Stack, implied_size, stack_of
@@ -84,7 +85,7 @@ class StageSearch:
         self._each = request.devices.each
         self._choice = choose_engine(stage, settings, catalog.engines, Report())
         self._devices = request.devices
-        self._listed = listed_devices(settings)
+        self._listed = bound_devices(settings)
         report = Report()
         check_stack(self.stack({}), report)
         self._skipped = set(report.skipped)

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from stagemesh.config.settings import AxisSettings, Settings, Sourced, StageSettings
+from stagemesh.plan.pins import DEVICES
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
@@ -14,8 +15,6 @@ from stagemesh.spec.origin import Layer, Origin
 Sizes: TypeAlias = Mapping[str, int]
 """Sizes of axes by name."""
 
-DEVICES: Final = "devices"
-"""The stage field that binds a stage to devices."""
 _ORIGIN: Final = Origin(layer=Layer.STRATEGY, source="--fit")
 
 

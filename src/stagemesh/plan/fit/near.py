@@ -13,9 +13,10 @@ from typing import Final
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Sourced, StageSettings
-from stagemesh.plan.build import PlanRequest, build, listed_devices
+from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.fit.candidates import StageSearch
 from stagemesh.plan.fit.layout import Change, Sizes, changed
+from stagemesh.plan.pins import listed_devices
 from stagemesh.plan.values import Plan
 from stagemesh.spec.frozen import frozen
 

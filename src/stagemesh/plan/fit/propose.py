@@ -13,9 +13,8 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.export.dump import comments, yaml_text
-from stagemesh.plan.fit.layout import DEVICES, Change, changed
 from stagemesh.plan.fit.search import Choice, Found, search
-from stagemesh.plan.fit.suggest import Overrides, is_about_layout
+from stagemesh.plan.fit.suggest import is_about_layout
 from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import AxisPlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
@@ -74,8 +73,6 @@ class Fitted:
     """Whether they are ranked by the latency of a request, rather than by requests a second."""
     tried: int
     """Layouts of single stages that were compared."""
-    overrides: Overrides
-    """What has to be said besides the strategy: the model's own devices are freed."""
     diagnostics: tuple[Diagnostic, ...]
     """Everything found."""
     documents: tuple[Document, ...]
@@ -104,14 +101,12 @@ def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted
         proposals=(),
         by_latency=False,
         tried=0,
-        overrides={},
         diagnostics=(*twice, *prepared.diagnostics),
         documents=prepared.documents,
     )
     if prepared.request is None or twice:
         return nothing
-    overrides = _freed(prepared.request)
-    request = _without_devices(prepared.request, overrides, catalog)
+    request = prepared.request
     found = search(request, catalog, asked.best)
     problems = tuple(_problems(found, request, catalog))
     refused = any(each.is_error for each in problems)
@@ -122,7 +117,6 @@ def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted
         else tuple(_proposal(choice, found, catalog) for choice in found.choices),
         by_latency=found.by_latency,
         tried=found.tried,
-        overrides=overrides,
         diagnostics=(*prepared.diagnostics, *problems),
     )
 
@@ -134,24 +128,6 @@ def _given_twice(inputs: PlanInputs) -> Diagnostic:
         origin=_ORIGIN,
         help=f"leave `--devices {inputs.devices}` out: layouts are proposed for those of `--fit`",
     )
-
-
-def _freed(request: PlanRequest) -> Overrides:
-    """Name the stages that only the model's own deploy file binds to devices."""
-    return {
-        stage.name: {DEVICES: None}
-        for stage in request.settings.stages
-        if DEVICES in stage.fields and stage.fields[DEVICES].origin.shipped
-    }
-
-
-def _without_devices(request: PlanRequest, overrides: Overrides, catalog: Catalog) -> PlanRequest:
-    changes = {
-        stage.stage_id: Change(freed=True)
-        for stage in request.settings.stages
-        if stage.name in overrides
-    }
-    return replace(request, settings=changed(request.settings, changes, catalog.axes))
 
 
 def _problems(found: Found, request: PlanRequest, catalog: Catalog) -> Iterator[Diagnostic]:

@@ -30,7 +30,6 @@ def fit_data(fitted: Fitted) -> Mapping[str, object]:
     return {
         "ranked_by": "latency" if fitted.by_latency else "throughput",
         "layouts_tried": fitted.tried,
-        "stage_overrides": fitted.overrides,
         "proposals": [
             {
                 "latency_gain": round(proposal.latency_gain, 3),

@@ -19,9 +19,10 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import AxisSettings
 from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.export.stage_fields import axis_fields, device_list
-from stagemesh.plan.fit.layout import DEVICES, Change, Sizes, changed
+from stagemesh.plan.fit.layout import Change, Sizes, changed
 from stagemesh.plan.fit.near import Near, grown, nearby
 from stagemesh.plan.fit.search import search
+from stagemesh.plan.pins import DEVICES
 from stagemesh.plan.values import AxisPlan, StagePlan
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic

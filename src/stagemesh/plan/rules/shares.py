@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from stagemesh.plan.place import exceeds, size_text
+from stagemesh.plan.place import exceeds, shares_text, size_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
 from stagemesh.plan.stage import StageDraft
@@ -69,7 +69,7 @@ def _too_many(context: RuleContext) -> Iterator[Diagnostic]:
         sharing = [draft for draft in ranks if share_of(draft) is not None]
         yield Diagnostic(
             code="PL110",
-            message=f"the ranks on device `{device}` may use `{total:.4g}` of its memory together",
+            message=shares_text(device, total),
             origin=context.origin(sharing[-1], SHARE),
             notes=tuple(
                 Note(

@@ -63,10 +63,10 @@ def test_the_written_file_says_where_it_is_from(capsys: pytest.CaptureFixture[st
     assert "stage_replica=5" in capsys.readouterr().out
 
 
-def test_devices_of_the_models_own_file_are_freed_by_an_override(
+def test_devices_of_the_models_own_file_are_in_nobodys_way(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is shown beside the strategy, and stands in its comment."""
+    """The strategy alone plans what was proposed."""
     package = tmp_path / "shipped"
     (package / "deploy").mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -79,12 +79,13 @@ def test_devices_of_the_models_own_file_are_freed_by_an_override(
     monkeypatch.setattr(Catalog, "installed", lambda: shipped)
     (tmp_path / "model" / "config.json").write_text('{"model_type": "toy"}', encoding="utf-8")
     assert main(["plan", "model", "--fit", "8xH200", "-o", "strategy.yaml"]) == 0
-    override = "--set thinker.devices=null"
-    assert override in capsys.readouterr().out
-    assert override in Path("strategy.yaml").read_text(encoding="utf-8")
+    assert "thinker.devices" not in capsys.readouterr().out
     flags = ["--devices", "8xH200", "--strategy-config", "strategy.yaml"]
-    assert main(["plan", "model", *flags, *override.split()]) == 0
-    assert "stage_replica=5" in capsys.readouterr().out
+    assert main(["plan", "model", *flags]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "stage_replica=5" in shown.out
+    assert "thinker: automatic; the model's own `devices` give way: `thinker` lists" in shown.out
 
 
 def test_the_data_can_be_read_by_a_program(capsys: pytest.CaptureFixture[str]) -> None:

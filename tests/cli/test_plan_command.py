@@ -24,27 +24,29 @@ from tests.plan.making import planned, request, solo
 
 FIXTURE: Final = str(Path(__file__).parents[1] / "fixtures" / "qwen2_5_omni")
 HOST: Final = Host(kind="cpu", count=None, memory_bytes=96 * 2**30)
+DEPLOY: Final = 'base_config: qwen2_5_omni\nstages:\n  - stage_id: 0\n    devices: "0"\n'
 STRATEGY: Final = "strategies:\n  thinker:\n    - {axis: tp, size: 2}\n"
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tp2.yaml").write_text(STRATEGY, encoding="utf-8")
+    (tmp_path / "one.yaml").write_text(DEPLOY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stagemesh.cli._plan, "read_host", lambda: HOST)
 
 
 def test_a_mistake_is_shown_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     """On standard error, with the remedy."""
-    code = main(["plan", FIXTURE, "--strategy-config", "tp2.yaml"])
+    code = main(["plan", FIXTURE, "--strategy-config", "tp2.yaml", "--deploy-config", "one.yaml"])
     shown = capsys.readouterr()
     assert (code, shown.out) == (1, "")
     assert (
         shown.err
         == """\
 error[PL010]: `thinker` lists `1` devices and needs `2`: `2` ranks
-  --> qwen2_5_omni.yaml:6:14   stages[0].devices
-   6 |     devices: "0"
+  --> one.yaml:4:14   stages[0].devices
+   4 |     devices: "0"
      |              ^
 note: `tp` = `2` is set here (tp2.yaml:3:24)
 help: list as many, in a deploy file or with `--stage-overrides`, or change its axes; \
@@ -57,7 +59,8 @@ this would fit: `--set thinker.devices=2,3`
 
 def test_a_mistake_is_data_under_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The same finding on standard output."""
-    assert main(["plan", FIXTURE, "--strategy-config", "tp2.yaml", "--json"]) == 1
+    given = ["--strategy-config", "tp2.yaml", "--deploy-config", "one.yaml"]
+    assert main(["plan", FIXTURE, *given, "--json"]) == 1
     shown = capsys.readouterr()
     assert shown.err == ""
     assert [found["code"] for found in json.loads(shown.out)["diagnostics"]] == ["PL010"]

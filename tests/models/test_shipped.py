@@ -104,6 +104,7 @@ def test_every_deploy_file_plans_without_a_word_and_can_be_saved(name: str, tmp_
     """No error, no warning; and what is planned is planned again from its file."""
     checkpoint, devices = SHIPPED[name]
     plan = planned(checkpoint, name, devices)
+    assert all(each.values["devices"].value is not None for each in plan.stages)  # none gives way
     file = tmp_path / "plan.json"
     file.write_text(to_json(plan), encoding="utf-8")
     again = open_saved(file, HOST, CATALOG)

@@ -186,6 +186,12 @@ def test_what_cannot_be_is_a_diagnostic(
         scaled(with_talker(PLAN, **changes), "talker", num_replicas)
 
 
+def test_devices_that_ship_with_the_model_do_not_bind() -> None:
+    """More replicas than they were for are placed as if nobody had listed any."""
+    own = ValuePlan(value="0", layer="deploy", origin="toy.yaml", is_default=True)
+    assert devices(scaled(with_talker(PLAN, values={"devices": own}), "talker", 2)) == [(0,), (1,)]
+
+
 def test_an_unknown_stage_is_told_with_the_nearest_one() -> None:
     """As for request parameters."""
     with pytest.raises(DiagnosticError, match="no stage `talkre`") as caught:

@@ -23,6 +23,7 @@ from stagemesh.spec.unset import UNSET
 from tests.plan.cost.known import FLUX, QWEN_IMAGE, WAN
 from tests.plan.fit.fitting import PICTURE, SPEECH, SPEECH_FACTS, installed
 
+FIXTURES: Final = Path(__file__).parents[2] / "fixtures"
 HOST: Final = Host(kind="cpu", count=None, memory_bytes=64 * 2**30)
 
 
@@ -128,6 +129,32 @@ def test_a_file_without_axes_is_a_strategy_file(tmp_path: Path) -> None:
     found = fitted(tmp_path, SPEAKING, devices="1xH200")
     assert strategy_text(found.proposals[0], ["Nothing."]) == "# Nothing.\nstrategies: {}\n"
     planned_again(tmp_path, found, installed(SPEAKING), devices="1xH200")
+
+
+@pytest.mark.parametrize(
+    ("model", "devices"),
+    [
+        ("qwen2_5_omni", "1xH200"),
+        ("qwen2_5_omni", "3xH100"),
+        ("qwen2_5_omni", "8xL40S"),
+        ("qwen3_omni_moe", "4xH200"),
+        ("qwen3_tts", "2xL4"),
+        ("qwen3_omni_moe", "2xH200"),
+        ("personaplex", "2xH100"),
+    ],
+)
+def test_devices_that_ship_with_the_model_are_in_nobodys_way(
+    tmp_path: Path, model: str, devices: str
+) -> None:
+    """The file that is written is planned as it is, and gives exactly the layout."""
+    given = PlanInputs(model=str(FIXTURES / model))
+    found = fit(FitRequest(inputs=given, devices=devices), HOST)
+    file = tmp_path / "strategy.yaml"
+    file.write_text(strategy_text(found.proposals[0], []), encoding="utf-8")
+    made = make(replace(given, strategy_config=file, devices=devices), HOST)
+    assert made.plan is not None, made.diagnostics
+    assert [each for each in made.diagnostics if each.is_error] == []
+    assert layout(made.plan) == layout(found.proposals[0].plan)
 
 
 def test_devices_of_the_users_own_file_bind(tmp_path: Path) -> None:

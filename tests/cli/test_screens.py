@@ -51,6 +51,7 @@ FILES: Final[Mapping[str, str]] = {
     "mistakes.yaml": MISTAKES,
 }
 PLAN: Final = "plan voice_chat --devices 8xH200"
+PINNED: Final = "qwen2_5_omni --devices 4xH100 --set thinker.tp=2"
 LAYOUT: Final = "--strategy-config strategy.yaml --deploy-config deploy.yaml --devices 8xH200"
 OVERRIDES: Final = (
     """--stage-overrides={"talker":{"max_num_seqs":2},"thinker":{"max_num_seqs":6}}"""
@@ -63,6 +64,7 @@ SCREENS: Final[Mapping[str, str]] = {
     "plan_mistakes": f"{PLAN} --strategy-config mistakes.yaml",
     "plan_no_fit": f"{PLAN} --strategy-config other.yaml --stage-overrides "
     '{"thinker":{"devices":"0"}}',
+    "plan_gives_way": f"plan {PINNED}",
     "plan_saved": f"{PLAN} -o plan.json",
     "plan_written": f"{PLAN} --as vllm-omni -o deploy_file.yaml",
     "explain_code": "explain ax022",
@@ -72,6 +74,7 @@ SCREENS: Final[Mapping[str, str]] = {
     "explain_member": "explain default_sampling_params.temperature",
     "explain_nothing": "explain max_num_seq",
     "explain_value": f"explain thinker.max_num_seqs voice_chat {LAYOUT} {OVERRIDES}",
+    "explain_gives_way": f"explain talker.devices {PINNED}",
     "explain_size": f"explain thinker.tp voice_chat {LAYOUT}",
     "explain_default": "explain talker.num_threads voice_chat --devices 8xH200",
     "explain_stage": f"explain thinker voice_chat {LAYOUT}",

@@ -42,8 +42,8 @@ def bound_devices(settings: StageSettings) -> Sourced[str] | None:
 
 def is_as_shipped(stack: Stack) -> bool:
     """Whether nobody but the model itself says how a stage is laid out."""
-    places = [item.origin for item in stack.axes]
-    return all(place.shipped or place.layer <= Layer.PIPELINE for place in places)
+    origins = [item.origin for item in stack.axes]
+    return all(origin.shipped or origin.layer <= Layer.PIPELINE for origin in origins)
 
 
 def arrange(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement:

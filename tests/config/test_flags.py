@@ -58,6 +58,7 @@ COMPANIONS: Final = {
         "omni_master_port",
     ),
     "omni_dp_size_local": ("stage_id", "omni_master_address", "omni_master_port"),
+    "omni_heartbeat_timeout": ("omni_master_address",),
     "omni_token_file": ("omni_master_address",),
     "omni_tls_cert": ("omni_master_address", "omni_tls_key", "omni_tls_ca"),
     "omni_tls_key": ("omni_master_address", "omni_tls_cert", "omni_tls_ca"),

@@ -29,7 +29,7 @@ MASTER = "--omni-master-address h --omni-master-port 1"
         f"--worker-backend ray {MASTER} --omni-token-file token",
         "--worker-backend multi_process --no-headless",
         "-oma h -omp 65535",
-        "--omni-heartbeat-timeout 0.5 --stage-init-timeout 1 --init-timeout 1",
+        f"--omni-heartbeat-timeout 0.5 {MASTER} --stage-init-timeout 1 --init-timeout 1",
     ],
 )
 def test_options_that_go_together_are_taken(line: str, tmp_path: Path) -> None:
@@ -70,6 +70,7 @@ def test_what_was_given_is_in_the_plan_with_its_origin(tmp_path: Path) -> None:
             f"--omni-tls-ca a {MASTER}",
             "`--omni-tls-ca` needs `--omni-tls-cert` and `--omni-tls-key`",
         ),
+        ("--omni-heartbeat-timeout 3", "`--omni-heartbeat-timeout` needs `--omni-master-address`"),
         ("--omni-dp-size-local 2", "`--omni-dp-size-local` needs `--stage-id`"),
         ("--ray-address h", "`--ray-address` needs `--worker-backend`"),
         (

@@ -33,7 +33,7 @@ OPTIONS = {
     "api_server_count": "--api-server-count 2",
     "worker_backend": "--worker-backend ray",
     "ray_address": "--ray-address auto --worker-backend ray",
-    "omni_heartbeat_timeout": "--omni-heartbeat-timeout 3",
+    "omni_heartbeat_timeout": f"--omni-heartbeat-timeout 3 {MASTER}",
     "stage_init_timeout": "--stage-init-timeout 3",
     "init_timeout": "--init-timeout 3",
     "shutdown_timeout": "--shutdown-timeout 3",

@@ -10,14 +10,20 @@ import itertools
 import textwrap
 from collections.abc import Mapping
 
+from stagemesh.spec.switch import needs_of
+
 
 def field_docs(kind: type) -> Mapping[str, str]:
-    """Return the docstring line of each field, inherited ones too; one without is missing here."""
+    """Return the docstring line of each field, inherited ones too; one without is missing here.
+
+    The line of a field that acts only with others says so.
+    """
     docs: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if each is kind or dataclasses.is_dataclass(each):
             docs |= _own_docs(each)
-    return docs
+    needs = needs_of(kind) if dataclasses.is_dataclass(kind) else {}
+    return docs | {name: f"{docs[name].removesuffix('.')}; {needs[name]}." for name in needs}
 
 
 @functools.cache

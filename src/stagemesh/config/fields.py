@@ -107,7 +107,7 @@ def _kind_fields() -> dict[str, StageField]:
             annotations=(hints(declared)[item.name],),
             declared_by=declared,
             kinds=kinds,
-            pipeline_wide=item.metadata == PIPELINE_WIDE,
+            pipeline_wide=PIPELINE_WIDE.items() <= item.metadata.items(),
         )
         for declared, kinds in KIND_FIELDS.items()
         for item in dataclasses.fields(declared)

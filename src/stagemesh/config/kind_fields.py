@@ -2,7 +2,8 @@
 
 A field here is known for every stage of its kinds and an error for the others. An engine that acts
 on one lists it in its own `options`; where the engine of a stage does not, the plan is valid and
-says that it cannot be run. `None` means that nothing is overridden.
+says that it cannot be run. `None` means that nothing is overridden. A field on which nothing acts
+unless another one is given names that one (`acts_with`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.switch import Switch, acts_with
 
 PIPELINE_WIDE: Final[Mapping[str, bool]] = {"pipeline_wide": True}
 """Metadata of a field that the root of a deploy file may give for every stage that has it."""
@@ -27,6 +29,27 @@ Amount: TypeAlias = Annotated[int, Range(minimum=0)]
 Object: TypeAlias = Mapping[str, object]
 """An object that is handed on as it is."""
 
+_SENT: Final = Switch(name="enable_lora", on=(True,))
+_LORA: Final = acts_with(_SENT)
+_NUMA: Final = acts_with(Switch(name="numa_bind", on=(True,)))
+_TOKENIZER: Final = acts_with(Switch(name="skip_tokenizer_init", off=(True,), by_default=True))
+_COMPILED: Final = acts_with(Switch(name="enforce_eager", off=(True,), by_default=True), idle=())
+_KV_CACHE: Final = acts_with(Switch(name="diffusion_kv_cache_dtype", off=("auto",)))
+_RESTART: Final = acts_with(Switch(name="restart", off=("never",), by_default=True))
+_WIDE_RESTART: Final = {**PIPELINE_WIDE, **_RESTART}
+_ADAPTERS: Final = Switch(name="lora_path")
+_OFFLOADED: Final = (
+    Switch(name="enable_distributed_layerwise_offload", on=(True,)),
+    Switch(name="diffusion_offload_config"),
+)
+_QUANTIZED: Final = (
+    Switch(name="quantization", off=("none",)),
+    Switch(name="diffusion_quantization_config"),
+)
+_OWN_CLASS: Final = (
+    Switch(name="diffusion_load_format", on=("custom_pipeline",)),
+    Switch(name="model_class_name"),
+)
 
 ModelRunner: TypeAlias = Literal["v1", "v2"]
 """Generation of the model runner."""
@@ -61,7 +84,9 @@ class EveryKind:
     """Kernels of mixture-of-experts layers; `auto` lets the engine choose."""
     linear_backend: str | None = None
     """Kernels of linear layers; `auto` lets the engine choose."""
-    max_cpu_loras: Count | None = None
+    max_cpu_loras: Count | None = field(
+        default=None, metadata=acts_with(_SENT, where="on stages by tokens")
+    )
     """Most LoRA adapters that are kept in the memory of the host."""
     enable_sleep_mode: bool | None = None
     """Whether the stage can give its device memory back while it is idle."""
@@ -69,9 +94,9 @@ class EveryKind:
     """What is profiled, and how."""
     numa_bind: bool | None = None
     """Whether the processes of the stage are bound to NUMA nodes."""
-    numa_bind_nodes: tuple[Amount, ...] | None = None
+    numa_bind_nodes: tuple[Amount, ...] | None = field(default=None, metadata=_NUMA)
     """NUMA node of each device of the stage."""
-    numa_bind_cpus: tuple[str, ...] | None = None
+    numa_bind_cpus: tuple[str, ...] | None = field(default=None, metadata=_NUMA)
     """CPU list of each device of the stage, such as `2-3`."""
 
 
@@ -82,15 +107,15 @@ class Recovery:
     restart: Literal["never", "on_failure"] | None = field(default=None, metadata=PIPELINE_WIDE)
     """Whether a replica that died is started again; `on_failure` when left out."""
     max_restarts: Annotated[int, Range(minimum=1, maximum=1000)] | None = field(
-        default=None, metadata=PIPELINE_WIDE
+        default=None, metadata=_WIDE_RESTART
     )
     """Most restarts of one replica within `restart_window`, after which it stays down; `3`."""
     restart_window: Annotated[int, Range(minimum=1, maximum=86_400)] | None = field(
-        default=None, metadata=PIPELINE_WIDE
+        default=None, metadata=_WIDE_RESTART
     )
     """Seconds over which restarts are counted; `600` when left out."""
     restart_delay: Annotated[float, Range(minimum=0, maximum=3600)] | None = field(
-        default=None, metadata=PIPELINE_WIDE
+        default=None, metadata=_WIDE_RESTART
     )
     """Seconds before the first restart, twice as many before each further one; `0.5`."""
     step_timeout: Annotated[float, Range(minimum=0.1, maximum=86_400)] | None = field(
@@ -133,9 +158,9 @@ class Llm:
     """Whether kernels are tuned at the start."""
     config_format: str | None = None
     """Form of the checkpoint's configuration."""
-    tokenizer: str | None = None
+    tokenizer: str | None = field(default=None, metadata=_TOKENIZER)
     """Another tokenizer than the checkpoint's."""
-    tokenizer_mode: str | None = None
+    tokenizer_mode: str | None = field(default=None, metadata=_TOKENIZER)
     """How the tokenizer is loaded."""
     skip_tokenizer_init: bool | None = None
     """Whether no tokenizer is loaded."""
@@ -153,13 +178,13 @@ class Llm:
     """Seed of everything random in the stage."""
     enable_lora: bool | None = None
     """Whether requests may bring LoRA adapters."""
-    max_lora_rank: Count | None = None
+    max_lora_rank: Count | None = field(default=None, metadata=_LORA)
     """Greatest rank of an adapter."""
-    max_loras: Count | None = None
+    max_loras: Count | None = field(default=None, metadata=_LORA)
     """Most adapters in one batch."""
-    lora_target_modules: tuple[str, ...] | None = None
+    lora_target_modules: tuple[str, ...] | None = field(default=None, metadata=_LORA)
     """Names of the layers that adapters may change."""
-    fully_sharded_loras: bool | None = None
+    fully_sharded_loras: bool | None = field(default=None, metadata=_LORA)
     """Whether adapters are cut over the ranks as the layers are."""
     subtalker_sampling_params: Object | None = None
     """Parameters of the small model that predicts the further codes of a frame."""
@@ -181,37 +206,61 @@ class Diffusion:
     """Further arguments of loading."""
     diffusers_call_kwargs: Object | None = None
     """Further arguments of every call."""
-    custom_pipeline_args: Object | None = None
+    custom_pipeline_args: Object | None = field(
+        default=None, metadata=acts_with(_OWN_CLASS, by_itself="pipeline_class")
+    )
     """Arguments of a custom pipeline."""
     diffusion_quantization_config: Object | None = None
     """How the weights of the denoiser are quantized."""
-    force_cutlass_fp8: bool | None = None
+    force_cutlass_fp8: bool | None = field(default=None, metadata=acts_with(_QUANTIZED))
     """Whether eight-bit products take the CUTLASS kernels."""
     diffusion_attention_config: Object | None = None
     """Attention kernels: `default`, and `per_role` for some layers."""
     diffusion_attention_backend: str | None = None
     """Deprecated spelling of `diffusion_attention_config: {default: ...}`."""
-    fastvideo_vsa_topk: Count | None = None
+    fastvideo_vsa_topk: Count | None = field(
+        default=None,
+        metadata=acts_with(
+            Switch(
+                name="diffusion_attention_config",
+                on=("FASTVIDEO_VSA",),
+                example="{default: FASTVIDEO_VSA}",
+            )
+        ),
+    )
     """Blocks that sparse video attention keeps."""
     fa_deterministic: bool | None = None
     """Whether attention gives the same bits every time."""
     mask_sp_padding: bool | None = None
     """Whether padding of a cut sequence is hidden from attention."""
-    diffusion_compile_granularity: Literal["regional", "full"] | None = None
+    diffusion_compile_granularity: Literal["regional", "full"] | None = field(
+        default=None, metadata=_COMPILED
+    )
     """What is compiled: the repeated blocks, or the whole network."""
-    diffusion_compile_dynamic: bool | None = None
+    diffusion_compile_dynamic: bool | None = field(default=None, metadata=_COMPILED)
     """Whether compiled code takes any shape."""
     lora_path: str | tuple[str, ...] | None = None
     """LoRA adapters to load."""
-    lora_backend: Literal["peft", "distill"] | None = None
+    lora_backend: Literal["peft", "distill"] | None = field(
+        default=None, metadata=acts_with(_ADAPTERS, idle=("peft",))
+    )
     """How adapters are applied; `peft` takes one path."""
-    lora_scale: float | None = None
+    lora_scale: float | None = field(
+        default=None,
+        metadata=acts_with(
+            _ADAPTERS, Switch(name="lora_backend", off=("distill",), by_default=True)
+        ),
+    )
     """Strength of the adapters; any number, as below 0 their effect is taken away."""
     cache_backend: str | None = None
     """Method that reuses results of earlier steps."""
-    cache_config: Object | None = None
+    cache_config: Object | None = field(
+        default=None, metadata=acts_with(Switch(name="cache_backend", off=("none",)))
+    )
     """Settings of that method."""
-    enable_cache_dit_summary: bool | None = None
+    enable_cache_dit_summary: bool | None = field(
+        default=None, metadata=acts_with(Switch(name="cache_backend", on=("cache_dit",)))
+    )
     """Whether that method reports what it saved."""
     step_execution: bool | None = None
     """Whether requests join and leave between denoising steps."""
@@ -235,15 +284,22 @@ class Diffusion:
     """Shift of the noise schedule, a factor: from 0 downwards no noise would be left to remove."""
     diffusion_kv_cache_dtype: str | None = None
     """Type of cached keys and values."""
-    diffusion_kv_cache_skip_steps: tuple[Amount, ...] | None = None
+    diffusion_kv_cache_skip_steps: tuple[Amount, ...] | None = field(
+        default=None, metadata=_KV_CACHE
+    )
     """Steps that keep the full type."""
-    diffusion_kv_cache_skip_layers: tuple[Amount, ...] | None = None
+    diffusion_kv_cache_skip_layers: tuple[Amount, ...] | None = field(
+        default=None, metadata=_KV_CACHE
+    )
     """Layers that keep the full type."""
     auxiliary_text_encoder: str | None = None
     """A further text encoder."""
     enable_multithread_weight_load: bool | None = None
     """Whether several threads read the weights."""
-    num_weight_load_threads: Count | None = None
+    num_weight_load_threads: Count | None = field(
+        default=None,
+        metadata=acts_with(Switch(name="enable_multithread_weight_load", by_default=True)),
+    )
     """How many do."""
     enable_broadcast_weight_load: bool | None = None
     """Whether one rank reads the weights for all."""
@@ -255,15 +311,22 @@ class Diffusion:
     """Whether layers do."""
     enable_distributed_layerwise_offload: bool | None = None
     """Whether ranks share the layers that wait."""
-    dlo_use_allgather: bool | None = None
+    dlo_use_allgather: bool | None = field(default=None, metadata=acts_with(_OFFLOADED, idle=()))
     """Whether shared layers are gathered from all ranks at once."""
-    dlo_resident_layers: Amount | None = None
+    dlo_resident_layers: Amount | None = field(
+        default=None, metadata=acts_with(_OFFLOADED, idle=(0,))
+    )
     """Layers that always stay on the device."""
-    dlo_host_registration_limit_gib: Annotated[float, Range(minimum=0)] | None = None
+    dlo_host_registration_limit_gib: Annotated[float, Range(minimum=0)] | None = field(
+        default=None, metadata=acts_with(_OFFLOADED)
+    )
     """Most memory of the host that is pinned for them."""
     host_weight_runtime_mode: Literal["disabled", "preferred", "required"] | None = None
     """Whether replicas of a host share one copy of the weights."""
-    host_weight_runtime_root: str | None = None
+    host_weight_runtime_root: str | None = field(
+        default=None,
+        metadata=acts_with(Switch(name="host_weight_runtime_mode", off=("disabled",))),
+    )
     """Folder of that copy."""
     enable_diffusion_pipeline_profiler: bool | None = None
     """Whether the parts of a call are timed."""

@@ -61,6 +61,11 @@ _NEEDS: Final = (
         others=("omni_master_address",),
         help="the token is for other starts; this one runs everything itself",
     ),
+    _Needs(
+        option="omni_heartbeat_timeout",
+        others=("omni_master_address",),
+        help="it watches other starts; this one runs everything itself",
+    ),
     *(
         _Needs(
             option=option,

@@ -27,6 +27,7 @@ from stagemesh.plan.runnable import reasons
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
 from stagemesh.plan.stage import StageDraft, plan_stage
+from stagemesh.plan.switches import passing_by
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.plan.wide_values import given_values
 from stagemesh.spec.axis import WorldRole
@@ -83,6 +84,7 @@ def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleCont
     """Decide what rules look at: axes, engines, places and edges."""
     pipeline = request.pipeline
     settings = with_one_spelling(pipeline, request.settings, report)
+    settings = passing_by(pipeline, settings, catalog.engines)
     said = {stage.stage_id: stage for stage in settings.stages}
     drafts = tuple(
         _draft(stage, said[stage.stage_id], request, catalog, report) for stage in pipeline.stages

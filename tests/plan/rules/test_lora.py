@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stagemesh.plan.build import build
-from tests.plan.making import TOY, Said, catalog, request, solo
 from tests.plan.rules.toys import DENOISER, MIXED, ONE, TWO, Toy, listed
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("max_lora_rank", 64),
-        ("max_loras", 2),
-        ("max_cpu_loras", 2),
-        ("lora_target_modules", ["q_proj"]),
-        ("fully_sharded_loras", True),
-    ],
-)
-def test_options_need_the_switch(toy: Toy, name: str, value: object) -> None:
-    """Without it they would have no effect."""
-    message = "PL090: LoRA options of `s0` need `enable_lora: true`"
-    assert toy.found(listed({name: value})) == [message]
-    assert toy.found(listed({name: value, "enable_lora": False})) == [message]
-    plan = toy.plan(listed({name: value, "enable_lora": True}))
-    assert plan.stages[0].stage_args[name] == (tuple(value) if isinstance(value, list) else value)
-    toy.keeps(plan)
-
-
-def test_all_options_of_a_stage_are_told_together(toy: Toy) -> None:
-    """One cause, one finding: each option and the switch have a note."""
-    found = toy.one(listed({"max_loras": 1, "max_lora_rank": 8, "enable_lora": False}))
-    assert [note.message for note in found.notes] == [
-        "another of them is here",
-        "it is off here",
-    ]
 
 
 def test_a_switch_that_is_off_asks_for_nothing(toy: Toy) -> None:
@@ -56,25 +25,6 @@ def test_an_override_is_the_documented_way(toy: Toy) -> None:
     assert plan.stages[1].stage_args == {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoraOptions:
-    """Options of an engine that takes adapters."""
-
-    enable_lora: bool = False
-    """Whether it does."""
-    max_lora_rank: int = 16
-    """The greatest rank."""
-
-
-@pytest.mark.parametrize(("rank", "codes"), [(16, []), (32, ["PL090"])])
-def test_the_default_of_an_engine_is_no_request(rank: int, codes: list[str]) -> None:
-    """A plan that is read back says every argument of its engine, defaults too."""
-    engine = replace(TOY, options=LoraOptions)
-    given = request(solo(), {"thinker": Said(fields={"max_lora_rank": rank})})
-    known = replace(catalog(), engines={"toy": engine})
-    assert [found.code for found in build(given, known).diagnostics] == codes
-
-
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -86,11 +36,6 @@ def test_the_default_of_an_engine_is_no_request(rank: int, codes: list[str]) -> 
             {"lora_path": ["/a", "/b"]},
             ["PL093: `lora_backend: peft` of `s0` takes one `lora_path`, got `2`"],
         ),
-        (
-            {"lora_backend": "distill"},
-            ["PL092: `lora_backend` of `s0` has no effect without `lora_path`"],
-        ),
-        ({"lora_scale": 0.5}, ["PL092: `lora_scale` of `s0` has no effect without `lora_path`"]),
         ({"lora_path": ""}, ["PL094: `lora_path` of `s0` names no adapter"]),
         ({"lora_path": []}, ["PL094: `lora_path` of `s0` names no adapter"]),
         ({"lora_path": ["/a", ""]}, ["PL094: `lora_path` of `s0` names no adapter"]),

@@ -59,16 +59,6 @@ def test_without_lists_the_device_decides(toy: Toy) -> None:
     assert (off.stages[0].setup.numa, off.not_runnable) == (None, ())
 
 
-@pytest.mark.parametrize("switch", [{}, {"numa_bind": False}])
-@pytest.mark.parametrize(("name", "value"), [("numa_bind_nodes", [0]), ("numa_bind_cpus", ["0"])])
-def test_lists_need_the_switch(
-    toy: Toy, switch: dict[str, object], name: str, value: object
-) -> None:
-    """Without it they would have no effect."""
-    [found] = toy.found(listed({name: value, **switch}))
-    assert found == f"PL103: `{name}` of `s0` has no effect without `numa_bind: true`"
-
-
 @pytest.mark.parametrize(
     ("entry", "got", "need"),
     [

@@ -40,10 +40,3 @@ def test_the_root_speaks_for_every_stage_and_an_entry_for_one(toy: Toy) -> None:
     assert "a step may take 2.5 s\n" in shown
     assert plan.not_runnable == ()
     toy.keeps(plan)
-
-
-def test_limits_of_restarts_that_never_happen_are_told(toy: Toy) -> None:
-    """Once for a stage, with everything that nothing acts on."""
-    [found] = toy.found(listed({"restart": "never", **LIMITS}))
-    assert found == "PL140?: `s0` is never started again: `max_restarts` has no effect"
-    assert toy.found(listed({"restart": "never"})) == []

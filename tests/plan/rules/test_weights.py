@@ -22,9 +22,10 @@ def config(**keys: object) -> dict[str, object]:
             WeightTransferPlan(backend="ipc", options={"packed": True}),
         ),
         (
-            {"reload_mode": "direct", "packed_num_buffers": 2},
+            {"reload_mode": "direct", "packed": True, "packed_num_buffers": 2},
             WeightTransferPlan(
-                backend="nccl", options={"reload_mode": "direct", "packed_num_buffers": 2}
+                backend="nccl",
+                options={"reload_mode": "direct", "packed": True, "packed_num_buffers": 2},
             ),
         ),
     ],

@@ -20,6 +20,7 @@ from stagemesh.plan.rules.recovery import recovery
 from stagemesh.plan.rules.runner import runner
 from stagemesh.plan.rules.session import session
 from stagemesh.plan.rules.shares import shares
+from stagemesh.plan.rules.switched import switched
 from stagemesh.plan.rules.weights import weights
 from stagemesh.plan.setup import KernelsPlan, StageSetup
 
@@ -37,6 +38,7 @@ RULES: Final[tuple[Rule, ...]] = (
     endpoints,
     weights,
     recovery,
+    switched,
     idle,
 )
 """Every rule; their order is that of their messages and of nothing else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, TypeVar, cast
 
 from stagemesh.config.settings import Sourced
@@ -12,7 +12,7 @@ from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.executor import executor_of
 from stagemesh.plan.setup import NumaPlan, RankBinding
 from stagemesh.plan.stage import StageDraft
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic
 
 _SWITCH: Final = "numa_bind"
 _NODES: Final = "numa_bind_nodes"
@@ -44,27 +44,12 @@ def _wrong(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
             origin=context.origin(draft, _SWITCH),
             help=f"write `{_SWITCH}: false`, or leave it out",
         )
-    lists = {name: context.given(draft, name) for name in (_NODES, _CPUS)}
-    given = {name: each for name, each in lists.items() if each is not None}
-    if given and not switch:
-        yield _without_switch(stage, given)
-        return
-    for name, each in given.items():
-        yield from _wrong_count(draft, name, each)
-        if name == _CPUS:
-            yield from _wrong_cpus(draft, each)
-
-
-def _without_switch(stage: str, given: Mapping[str, Sourced[object]]) -> Diagnostic:
-    """Say once of all lists that nothing is bound."""
-    (name, first), *others = given.items()
-    return Diagnostic(
-        code="PL103",
-        message=f"`{name}` of `{stage}` has no effect without `{_SWITCH}: true`",
-        origin=first.origin,
-        notes=tuple(Note(message=f"nor has `{name}`", origin=each.origin) for name, each in others),
-        help=f"write `{_SWITCH}: true`, or clear the list with `null`",
-    )
+    for name in (_NODES, _CPUS) if switch else ():
+        given = context.given(draft, name)
+        if given is not None:
+            yield from _wrong_count(draft, name, given)
+            if name == _CPUS:
+                yield from _wrong_cpus(draft, given)
 
 
 def _wrong_count(draft: StageDraft, name: str, given: Sourced[object]) -> Iterator[Diagnostic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Final, Literal
 
 from stagemesh.config.kind_fields import Count
@@ -9,14 +10,17 @@ from stagemesh.config.plain import plain_fields
 from stagemesh.config.tree import quoted
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.rules.switched import switched_members
 from stagemesh.plan.typed import typed
 from stagemesh.plan.values import WeightTransferPlan
 from stagemesh.spec.diagnostic import Diagnostic, Severity, did_you_mean
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.switch import Switch, acts_with
 
 _FIELD: Final = "weight_transfer_config"
 _KNOWN: Final = ("nccl", "ipc", "sparse_nccl", "sharded_rdt")
 """What carries weights in vLLM (`vllm/config/weight_transfer.py`); plug-ins register others."""
+_PACKED: Final = acts_with(Switch(name="packed", on=(True,)))
 
 
 @frozen
@@ -29,9 +33,9 @@ class WeightTransfer:
     """Whether a layer is loaded beside the old one (`layerwise`) or over it (`direct`)."""
     packed: bool | None = None
     """Whether tensors travel packed together."""
-    packed_buffer_size_bytes: Count | None = None
+    packed_buffer_size_bytes: Count | None = field(default=None, metadata=_PACKED)
     """Bytes of one buffer of packed tensors."""
-    packed_num_buffers: Count | None = None
+    packed_num_buffers: Count | None = field(default=None, metadata=_PACKED)
     """Buffers of packed tensors."""
 
 
@@ -54,6 +58,7 @@ def weights(context: RuleContext) -> Ruling:
                 help=did_you_mean(entry.backend, _KNOWN),
             )
         )
+    report.add(*switched_members(_FIELD, WeightTransfer, given.parts))
     options = {
         name: value
         for name, value in plain_fields(entry).items()

@@ -18,6 +18,7 @@ from stagemesh.engines._budget import (
     stage_dtype,
     weight_bytes,
 )
+from stagemesh.engines._denoising import DiffusionParams
 from stagemesh.spec.cost import Forward, Part, Work
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
 from stagemesh.spec.payload import DTYPE_BYTES
@@ -158,6 +159,7 @@ ENGINE: Final = EngineSpec(
     summary="denoising loops over published components; plans only, so far",
     runs=frozenset({ExecutionType.DIFFUSION}),
     default_for=frozenset({ExecutionType.DIFFUSION}),
+    params=DiffusionParams,
     memory=_memory,
     forward=_forward,
     needs_weights=True,

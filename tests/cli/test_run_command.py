@@ -227,6 +227,14 @@ def test_a_model_without_audio_has_no_file_to_write(
     assert "error[CL005]" in capsys.readouterr().err
 
 
+def test_a_permission_that_nobody_could_use_is_told(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No other start comes to one that runs everything itself."""
+    assert main(["run", model, "hi", "--insecure-no-token"]) == 0
+    assert "warning[RT025]: `--insecure-no-token` has no effect" in capsys.readouterr().err
+
+
 def test_a_saved_plan_runs_as_it_is(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     """MODEL may be a plan; a flag that would change it is refused."""
     made = make(PlanInputs(model=model), read_host())

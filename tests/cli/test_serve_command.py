@@ -159,6 +159,18 @@ def test_a_server_without_a_key_for_other_hosts_has_to_be_asked_for(
     assert main(["serve", model, "--host", "::"]) == 1
     assert "error[RT022]" in capsys.readouterr().err
     assert main(["serve", model, "--host", "::", "--insecure-no-token"]) == 0
+    assert "RT025" not in capsys.readouterr().err
+
+
+def test_a_permission_that_nobody_could_use_is_told(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind the address of this host alone, and where everybody needs a key anyway."""
+    assert main(["serve", model, "--insecure-no-token"]) == 0
+    assert "warning[RT025]: `--insecure-no-token` has no effect" in capsys.readouterr().err
+    monkeypatch.setenv("STAGEMESH_API_KEY", KEY)
+    assert main(["serve", model, "--host", "::", "--insecure-no-token"]) == 0
+    assert "warning[RT025]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import OmniResult
 from stagemesh.runtime.timeline import Timeline
+from stagemesh.runtime.transport.token import idle_permission
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
 
@@ -35,6 +36,7 @@ def run(namespace: argparse.Namespace) -> int:
     if made.plan is None:
         return 1
     _check_request(namespace, made.plan)
+    show_diagnostics(idle_permission(made.plan.launch), ())
     result = _ask(namespace, made.plan)
     _print(namespace, result)
     if namespace.output is not None:

@@ -19,7 +19,7 @@ from stagemesh.plan.render import plan_summary
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_runnable
 from stagemesh.runtime.launchers.worker import run_headless
-from stagemesh.runtime.transport.token import USERS, check_bind, read_api_key
+from stagemesh.runtime.transport.token import USERS, check_bind, idle_permission, read_api_key
 from stagemesh.serve.logs import FORMATS, RequestLog
 from stagemesh.serve.server import Listening, ServeOptions, Server
 from stagemesh.spec.diagnostic import Diagnostic
@@ -47,6 +47,7 @@ def run(namespace: argparse.Namespace) -> int:
     ]
     if found:
         raise DiagnosticError(found)
+    show_diagnostics(idle_permission(made.plan.launch, namespace.host, key), ())
     options = ServeOptions(
         host=namespace.host,
         port=namespace.port,

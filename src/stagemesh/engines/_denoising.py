@@ -9,9 +9,10 @@ from typing import Annotated, TypeAlias
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.frozen import frozen
 
+# bounds as the stage fields write them: equal annotations are one, whichever is made first
 _Count: TypeAlias = Annotated[int, Range(minimum=1)]
-_Scale: TypeAlias = Annotated[float, Range(minimum=0.0)]
-_Share: TypeAlias = Annotated[float, Range(minimum=0.0, maximum=1.0)]
+_Scale: TypeAlias = Annotated[float, Range(minimum=0)]
+_Share: TypeAlias = Annotated[float, Range(minimum=0, maximum=1)]
 
 
 @frozen

@@ -10,7 +10,7 @@ import pytest
 from stagemesh.config.environment import TOKEN
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import DiagnosticError
-from stagemesh.runtime.transport.token import Secret, check_bind, read_secret
+from stagemesh.runtime.transport.token import Secret, check_bind, idle_permission, read_secret
 
 GOOD = "0123456789abcdef"
 
@@ -90,6 +90,29 @@ def test_others_may_not_come_in_without_a_token(address: str, allowed: bool) -> 
     )
     assert check_bind(address, Secret(token=b"x"), is_insecure=False) == ()
     assert check_bind(address, Secret(), is_insecure=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("launch", "address", "key", "is_told"),
+    [
+        (LaunchOptions(insecure_no_token=True), None, Secret(), True),
+        (LaunchOptions(insecure_no_token=True), "127.0.0.1", None, True),
+        (LaunchOptions(insecure_no_token=True), "::", Secret(token=b"x"), True),
+        (LaunchOptions(insecure_no_token=True), "::", None, False),
+        (LaunchOptions(insecure_no_token=True, stage_id=0), "127.0.0.1", None, False),
+        (LaunchOptions(), "127.0.0.1", None, False),
+    ],
+)
+def test_a_permission_that_nobody_could_use_is_told(
+    launch: LaunchOptions,
+    address: str | None,
+    key: Secret | None,
+    is_told: bool,  # noqa: FBT001  a column
+) -> None:
+    """A start of several may use it, and users that other hosts' addresses reach."""
+    found = idle_permission(launch, address, key)
+    assert [one.code for one in found] == ["RT025"] * is_told
+    assert not any(one.is_error for one in found)
 
 
 def test_a_secret_does_not_show_itself() -> None:

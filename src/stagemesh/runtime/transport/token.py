@@ -18,7 +18,7 @@ from typing import Final
 from stagemesh.config.environment import API_KEY, TOKEN
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import DiagnosticError
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.diagnostic import Diagnostic, Severity
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
@@ -102,6 +102,28 @@ def check_bind(
             message=f"`{address}` can be reached by other hosts, and there is no token",
             help=f"{places.remedy} `{places.flag}` or `{places.variable}`; where the network itself"
             " is safe, say `--insecure-no-token`",
+        ),
+    )
+
+
+def idle_permission(
+    launch: LaunchOptions, address: str | None = None, key: Secret | None = None
+) -> tuple[Diagnostic, ...]:
+    """Say that the permission to go without a secret is none here: nobody could use it.
+
+    `address` is where users are listened to, if they are, and `key` what they must bear.
+    """
+    is_open = address is not None and not (key or Secret()).is_known and not _is_loopback(address)
+    if not launch.insecure_no_token or launch.stage_id is not None or is_open:
+        return ()
+    return (
+        Diagnostic(
+            code="RT025",
+            severity=Severity.WARNING,
+            message="`--insecure-no-token` has no effect: nobody is let in without a secret here",
+            origin=Origin(layer=Layer.GLOBAL, source="--insecure-no-token"),
+            help="it is for starts with `--stage-id`, and for servers at a `--host` that other"
+            " hosts reach; leave it out",
         ),
     )
 

@@ -86,5 +86,5 @@ def test_what_options_need_is_read_from_their_declarations() -> None:
     assert {name: str(needs) for name, needs in needs_of(Options).items()} == {
         "one": "acts only with `a`",
         "both": "acts only with `a` and without `b: no` on weekdays",
-        "either": "acts only with `a` or with `c: 1` or its own `d`",
+        "either": "acts only with `a` or `c: 1` or its own `d`",
     }

@@ -78,6 +78,7 @@ AXIS = Axis(
     excludes_fields={
         "diffusion_kv_cache_dtype": "blocks of keys and values travel in the type of the model",
     },
+    serves_fields=frozenset({"mask_sp_padding"}),
     options=Options,
     cuts=cuts(Part.TOKENS),
     cost=_cost,

@@ -138,6 +138,7 @@ AXIS = Axis(
         DeployField(name="ulysses_a2a_permute", member="a2a_permute"),
         DeployField(name="sequence_parallel_size", member="sequence_parallel_size"),
     ),
+    serves_fields=frozenset({"mask_sp_padding"}),
     options=Options,
     about_size=frozenset({"sequence_parallel_size"}),
     needs=(

@@ -204,6 +204,8 @@ class Axis:
     """Axes it cannot be stacked with, each with the reason."""
     excludes_fields: Mapping[str, str] = field(default_factory=dict)
     """Stage fields that cannot be given beside it, each with the reason."""
+    serves_fields: frozenset[str] = frozenset()
+    """Stage fields that mean something only beside it, or beside another axis that says so."""
     is_possible: Possible = _always
     """Whether a stage of a kind that it fits can have it; if not, its rule says so."""
     needs_fields: NeededFields = _no_fields

@@ -202,6 +202,7 @@ SPECIAL: Final[Mapping[str, Mapping[str, object]]] = {
     "lora_backend": {"lora_backend": "peft"},
     "skip_tokenizer_init": {"skip_tokenizer_init": False},
     "cache_backend": {"cache_backend": "cache_dit"},
+    "mask_sp_padding": {"ulysses_degree": 2, "mask_sp_padding": True},
     "host_weight_runtime_mode": {"host_weight_runtime_mode": "preferred"},
     "fastvideo_vsa_topk": {
         "fastvideo_vsa_topk": 3,

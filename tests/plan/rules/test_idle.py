@@ -9,12 +9,13 @@ from typing import Final
 
 import pytest
 
+from stagemesh.config.fields import stage_fields
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, WorldRole
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import AXES
-from tests.config.flagged import codes_of, made_from, text_of
+from tests.config.flagged import CATALOG, codes_of, made_from, text_of
 from tests.plan.making import Said, attempt, axis, request, solo
 
 ALL: Final = {each.name: each for each in AXES.declarations()}
@@ -142,6 +143,36 @@ def test_a_switch_that_comes_to_one_rank_is_told(line: str, switch: str, tmp_pat
     made = made_from(tmp_path, line, model="picture")
     assert codes_of(made) == ["AX012"]
     assert f"`{switch}` of `dit` has no effect" in made.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("model", "line", "codes"),
+    [
+        ("picture", "--mask-sp-padding", ["AX012"]),
+        ("picture", "--mask-sp-padding --ulysses-degree 1", ["AX012"]),
+        ("picture", "--no-mask-sp-padding", []),
+        ("picture", "--mask-sp-padding --ulysses-degree 2", []),
+        ("picture", "--mask-sp-padding --allgather-degree 2", []),
+        ("picture", "--mask-sp-padding --set dit.sp_ring=1", []),
+        ("two_dits", "--mask-sp-padding --set base.ring_degree=2", []),
+        ("two_dits", "--mask-sp-padding", ["AX012"]),
+    ],
+)
+def test_a_field_that_serves_an_axis_needs_one(
+    model: str, line: str, codes: list[str], tmp_path: Path
+) -> None:
+    """No sequence is cut, so there is no padding to hide."""
+    made = made_from(tmp_path, line, model=model)
+    assert codes_of(made) == codes, text_of(made)
+    for found in made.diagnostics:
+        assert "has no effect without `sp_ring` or `sp_ulysses`" in found.message
+        assert not found.is_error
+
+
+def test_fields_that_serve_axes_are_fields_of_stages() -> None:
+    """A name that is none would never be told of."""
+    for declared in ALL.values():
+        assert declared.serves_fields <= set(stage_fields(CATALOG))
 
 
 def test_a_policy_of_one_replica_is_told_with_its_key() -> None:

@@ -2,15 +2,17 @@
 
 An option that only repeats a default says nothing, and whoever gives an axis the size 1 in a higher
 layer means its options too. What one flag says of all stages counts where one stage acts on it.
+Stage fields that serve an axis (`serves_fields`) are told of in the same way.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stack import StackedAxis
+from stagemesh.plan.stage import StageDraft
 from stagemesh.spec.axis import SIZE, WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.frozen import frozen
@@ -42,7 +44,42 @@ def idle(context: RuleContext) -> Ruling:
         lost = [word for word in words if word.origin not in acting]
         if lost:
             found.append(_without_effect(draft.stage.model_stage, item, lost))
-    return Ruling(diagnostics=tuple(found))
+    return Ruling(diagnostics=(*found, *_unserved(context)))
+
+
+def _unserved(context: RuleContext) -> Iterator[Diagnostic]:
+    """Warn of stage fields that mean something only beside axes of which there is none."""
+    axes = context.catalog.axes.values()
+    for field in sorted({field for axis in axes for field in axis.serves_fields}):
+        names = sorted(axis.name for axis in axes if field in axis.serves_fields)
+        said = [
+            (draft, _Word(name=field, origin=given.origin))
+            for draft, given in context.each(field)
+            if given.value is not False and not given.origin.shipped
+        ]
+        acting = {
+            word.origin
+            for draft, word in said
+            if any(draft.stack.sizes.get(name, 1) > 1 for name in names)
+        }
+        for draft, word in said:
+            if word.origin not in acting and not _is_taken_back(draft, names, word):
+                listed = " or ".join(f"`{name}`" for name in names)
+                yield Diagnostic(
+                    code="AX012",
+                    severity=Severity.WARNING,
+                    message=f"`{field}` of `{draft.stage.model_stage}` has no effect"
+                    f" without {listed}",
+                    origin=word.origin,
+                    help=f"give {listed} a size above `1`, or leave `{field}` out",
+                )
+
+
+def _is_taken_back(draft: StageDraft, axes: Collection[str], word: _Word) -> bool:
+    """Whether a higher layer gives one of the axes its size of 1."""
+    return any(
+        item.axis.name in axes and _is_switched_off(item, word.origin) for item in draft.stack.axes
+    )
 
 
 def _is_idle(item: StackedAxis) -> bool:
@@ -66,10 +103,13 @@ def _words(item: StackedAxis) -> Iterator[_Word]:
 
 
 def _said(item: StackedAxis, name: str, written: Origin) -> Iterator[_Word]:
-    size = item.settings.size
-    is_switched_off = item.size == 1 and size is not None and size.origin.layer > written.layer
-    if not written.shipped and not is_switched_off:
+    if not written.shipped and not _is_switched_off(item, written):
         yield _Word(name=name, origin=written)
+
+
+def _is_switched_off(item: StackedAxis, written: Origin) -> bool:
+    size = item.settings.size
+    return item.size == 1 and size is not None and size.origin.layer > written.layer
 
 
 def _without_effect(stage: str, item: StackedAxis, words: list[_Word]) -> Diagnostic:

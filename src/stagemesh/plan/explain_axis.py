@@ -131,6 +131,8 @@ def _pairs(axis: Axis, axes: Mapping[str, Axis]) -> Iterator[str]:
         yield f"its size is {' x '.join(factors)} on {kinds} stages"
     for field, why in axis.excludes_fields.items():
         yield f"not with the field `{field}`: {why}"
+    for field in sorted(axis.serves_fields):
+        yield f"the field `{field}` means something only beside it, or one that says the same"
     for other in axes.values():
         for one, two in ((axis, other), (other, axis)):
             reason = one.excludes.get(two.name)

@@ -75,12 +75,11 @@ class Needs:
 
     def __str__(self) -> str:
         """Say when the option acts, as the end of a sentence about it."""
-        groups = (
-            " or ".join(map(str, group)).replace(" or with ", " or ") for group in self.all_of
-        )
+        groups = (" or ".join(map(str, group)) for group in self.all_of)
         alone = "" if self.by_itself is None else f" or its own `{self.by_itself}`"
         where = f" {self.where}" if self.where else ""
-        return f"acts only {' and '.join(groups)}{alone}{where}"
+        text = f"acts only {' and '.join(groups)}{alone}{where}"
+        return text.replace(" or with ", " or ")
 
 
 def acts_with(

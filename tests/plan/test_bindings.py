@@ -122,3 +122,30 @@ def test_a_kernel_needs_the_group_that_it_runs_over(tmp_path: Path) -> None:
     plan, found = attempt(tmp_path, tp(kernel_specs=[elsewhere]))
     assert plan is None
     assert found == ["AX052 kernel `reduce` of `tp` needs the group of `dp` on `thinker`"]
+
+
+@pytest.mark.parametrize(
+    ("bindings", "code", "path"),
+    [
+        ({"kernel_specs": [KERNEL, {**KERNEL, "group_axis": "pp"}]}, "AX052", "kernel_specs[1]"),
+        ({"layer_hook_specs": [HOOK, HOOK]}, "AX023", "layer_hook_specs[1]"),
+    ],
+)
+def test_a_binding_at_fault_is_told_at_itself(
+    tmp_path: Path, bindings: dict[str, object], code: str, path: str
+) -> None:
+    """Rather than at the entry that lists it among others."""
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    made = make(
+        PlanInputs(
+            model=str(tmp_path),
+            deploy_config={"pipeline": "toy"},
+            strategy_config={"strategies": {"thinker": [tp(**bindings)]}},
+        ),
+        HOST,
+        CATALOG,
+    )
+    found = [each.origin for each in made.diagnostics if each.code == code]
+    assert [origin.path for origin in found if origin is not None] == [
+        f"strategies.thinker[0].{path}"
+    ]

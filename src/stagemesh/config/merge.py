@@ -54,9 +54,10 @@ class MergedPlace:
 
     def origin(self, path: Path) -> Origin:
         """Return the place of the value at `path`, or of the nearest mapping around it."""
-        while (node := self.branch.at(*path)) is None:
-            path = path[:-1]
-        return node.origin
+        depth = len(path)
+        while (node := self.branch.at(*path[:depth])) is None:
+            depth -= 1
+        return node.at(*path[depth:]) if isinstance(node, Sourced) else node.origin
 
     def key_origin(self, path: Path) -> Origin:
         """Return the place of the value: a key has no other once merged."""
@@ -177,7 +178,13 @@ def _replacing(patch: Patch, current: Sourced[object] | None) -> Sourced[object]
     below: tuple[Sourced[object], ...] = ()
     if current is not None:
         below = (_alone(current), *current.superseded)
-    return Sourced(value=patch.value, origin=patch.origin, superseded=below, clears=patch.clears)
+    return Sourced(
+        value=patch.value,
+        origin=patch.origin,
+        superseded=below,
+        clears=patch.clears,
+        inside=patch.inside,
+    )
 
 
 def _clash(patch: Patch, path: Path, current: Node, clashes: dict[Origin, Diagnostic]) -> None:

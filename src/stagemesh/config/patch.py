@@ -38,6 +38,9 @@ class Patch:
     took: Patch | None = field(default=None, compare=False)
     """What a `null` around the path took back, such as that of all stages: the record of it."""
 
+    inside: Place | None = field(default=None, compare=False)
+    """For a list: the place that its items are told from."""
+
     @property
     def clears(self) -> bool:
         """Whether it takes back what lower layers say."""
@@ -78,6 +81,7 @@ def patches_of(
             value=value,
             origin=place.origin,
             keeps_null=keeps_null,
+            inside=place,
         )
 
 

@@ -91,6 +91,10 @@ class Place:
         label = self.label or self.origin.source
         return quoted(label if len(label) <= _LABEL_LIMIT else "…" + label[1 - _LABEL_LIMIT :], 60)
 
+    def below(self, path: Path) -> Origin:
+        """Return the place of the member at `path` below here."""
+        return self.located.origin((*self.path, *path))
+
     @property
     def as_key(self) -> Place:
         """The place of the key, for checking the key itself."""

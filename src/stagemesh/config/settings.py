@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from stagemesh.config.place import Place
+from stagemesh.config.tree import Path
 from stagemesh.spec.axis import Owner
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
@@ -29,6 +31,34 @@ class Sourced(Generic[Value]):
     """For a mapping, which is merged by key: each member with its own origin."""
     clears: bool = field(default=False, compare=False)
     """Whether it is a `null` that takes back what lower layers say, and is no value itself."""
+    inside: Place | None = field(default=None, compare=False)
+    """For a list, which is replaced as a whole: the place that its items are told from."""
+
+    def at(self, *path: str | int) -> Origin:
+        """Return where the member at `path` was written, or else the nearest thing around it."""
+        given: Sourced[Any] = self
+        for depth, key in enumerate(path):
+            part = given.parts.get(key)
+            if part is None:
+                return given.origin if given.inside is None else given.inside.below(path[depth:])
+            given = part
+        return given.origin
+
+
+@frozen
+class Within:
+    """Tells the places of the members of a value, however many layers they came from."""
+
+    given: Sourced[Any]
+    """The value."""
+
+    def origin(self, path: Path) -> Origin:
+        """Return the place of the member at `path`."""
+        return self.given.at(*path)
+
+    def key_origin(self, path: Path) -> Origin:
+        """Return the place of the value: a key has no other once merged."""
+        return self.given.at(*path)
 
 
 @frozen

@@ -118,6 +118,7 @@ def _patches(stage_id: int, entry: Entry) -> Iterator[Patch]:
                 path=("axes", axis, member),
                 value=entry.members[key],
                 origin=place.child(key).origin,
+                inside=place.child(key),
             )
     for name, value in entry.options.items():
         yield Patch(

@@ -13,6 +13,7 @@ from stagemesh.plan.stack import Stack, StackedAxis, implied_size
 from stagemesh.spec.axis import Finding, StackView
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
 from stagemesh.spec.hooks import Binding, KernelSpec
+from stagemesh.spec.origin import Origin
 
 MAX_RANKS: Final = 2**12
 """Ranks that one stage may have; a slip of the keyboard must not fill the memory."""
@@ -198,9 +199,18 @@ def _binding_conflicts(stack: Stack) -> Iterator[Diagnostic]:
                     code="AX052",
                     message=f"kernel {quoted(spec.kernel_id)} of `{item.axis.name}` needs the"
                     f" group of {quoted(spec.group_axis)} on `{stack.stage.model_stage}`",
-                    origin=item.settings.origin,
+                    origin=_bound_at(item, spec),
                     help=did_you_mean(spec.group_axis, stack.sizes),
                 )
+
+
+def _bound_at(item: StackedAxis, spec: Binding) -> Origin:
+    """Where an entry binds a hook or kernel; the entry itself for those of the axis."""
+    for given in (item.settings.layer_hook_specs, item.settings.kernel_specs):
+        found = [] if given is None else [n for n, each in enumerate(given.value) if each == spec]
+        if given is not None and found:
+            return given.at(found[-1])
+    return item.settings.origin
 
 
 def _binding_conflict(other: StackedAxis, item: StackedAxis, spec: Binding) -> Diagnostic:
@@ -210,7 +220,7 @@ def _binding_conflict(other: StackedAxis, item: StackedAxis, spec: Binding) -> D
     return Diagnostic(
         code="AX023",
         message=f"{who} {quoted(spec.target)}{often}",
-        origin=item.settings.origin,
+        origin=_bound_at(item, spec),
         notes=() if other is item else (_set_here(other),),
         help=f"give one of them another priority than `{spec.priority}`"
         f" in category `{spec.category.value}`",

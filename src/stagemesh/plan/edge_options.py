@@ -23,7 +23,7 @@ def edge_options(
     kind = producer.edge_options
     given = {} if connector is None else connector.edge_options
     taken = {
-        name: typed(annotation, given[name].value, given[name].origin, name, report)
+        name: typed(annotation, given[name], name, report)
         for name, annotation in hints(kind).items()
         if name in given
     }

@@ -166,7 +166,7 @@ def named_connectors(
             given = stage.fields.get(side.field)
             named = {} if given is None else cast("Mapping[str, str]", given.value)
             for key, name in named.items():
-                place = Named(name=name, origin=_origin(cast("Sourced[object]", given), key))
+                place = Named(name=name, origin=cast("Sourced[object]", given).at(key))
                 if key not in possible:
                     report.add(_no_edge(stage, side, key, place, possible))
                 elif name not in settings.connectors:
@@ -176,11 +176,6 @@ def named_connectors(
                     names.append(place)
                     _agree(possible[key], names[0], place, settings.connectors, report)
     return found
-
-
-def _origin(given: Sourced[object], key: str) -> Origin:
-    part = given.parts.get(key)
-    return given.origin if part is None else part.origin
 
 
 def _no_edge(

@@ -181,13 +181,7 @@ def _arguments(
     report: Report,
 ) -> object:
     taken = {
-        name: typed(
-            hints(spec.options)[name],
-            value.value,
-            value.origin,
-            f"{stage.model_stage}.{name}",
-            report,
-        )
+        name: typed(hints(spec.options)[name], value, f"{stage.model_stage}.{name}", report)
         for name, value in given.items()
     }
     if UNSET in taken.values():

@@ -28,7 +28,7 @@ def model_args(
     taken = _checked(given, [stage.options], f"stage `{stage.model_stage}`", report)
     made, refusals = make_options(stage.options, taken)
     what = f"`additional_config` of `{stage.model_stage}` is refused"
-    origins = {} if given is None else {name: _origin(given, name) for name in taken}
+    origins = {} if given is None else {name: given.at(name) for name in taken}
     report.add(*(refusal.told("PL025", what, origins) for refusal in refusals))
     return {} if refusals else plain_fields(made)
 
@@ -54,7 +54,7 @@ def sampling(
     for name, value in taken.items():
         replaced = merged[name] != plain(value) and not isinstance(merged[name], tuple | Mapping)
         if given is not None and replaced:
-            report.add(_forced(f"{stage.model_stage}.{name}", merged[name], _origin(given, name)))
+            report.add(_forced(f"{stage.model_stage}.{name}", merged[name], given.at(name)))
     return merged
 
 
@@ -120,18 +120,17 @@ def _checked(
                 Diagnostic(
                     code="PL024",
                     message=f"{whose} knows no parameter `{name}`",
-                    origin=_origin(given, name),
+                    origin=given.at(name),
                     help=did_you_mean(name, annotations),
                 )
             )
             continue
-        built = typed(annotations[name], value, _origin(given, name), name, report)
+        built = typed(annotations[name], _member(given, name, value), name, report)
         if built is not UNSET:
             taken[name] = built
     return taken
 
 
-def _origin(given: Sourced[object], name: str) -> Origin:
-    """Where that member was written, or else the whole mapping."""
-    part = given.parts.get(name)
-    return given.origin if part is None else part.origin
+def _member(given: Sourced[object], name: str, value: object) -> Sourced[object]:
+    """Return that member with its place, or else that of the whole mapping."""
+    return given.parts.get(name) or Sourced(value=value, origin=given.origin)

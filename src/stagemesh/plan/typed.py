@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
-
 from stagemesh.config.check import Annotation, check
-from stagemesh.config.place import Nowhere, Place
-from stagemesh.config.settings import Sourced
+from stagemesh.config.place import Place
+from stagemesh.config.settings import Sourced, Within
 from stagemesh.plan.report import Report
-from stagemesh.spec.origin import Origin
 
 
-def typed(
-    annotation: Annotation,
-    value: object,
-    origin: Origin,
-    label: str,
-    report: Report,
-    parts: Mapping[str | int, Sourced[object]] = MappingProxyType({}),
-) -> object:
+def typed(annotation: Annotation, given: Sourced[object], label: str, report: Report) -> object:
     """Return the typed value, or `UNSET` once `report` has what is wrong with it.
 
-    `parts` are the members of a mapping: what is wrong with one of them is told at its own place.
+    What is wrong with a member of a mapping or a list is told at the member's own place.
     """
-    place = Place(located=Nowhere(source=origin.source), label=label)
-    checked = check(annotation, value, place)
-    for found in checked.diagnostics:
-        path = "" if found.origin is None else found.origin.path
-        part = parts.get(path.partition(".")[0])
-        report.add(replace(found, origin=origin if part is None else part.origin))
+    checked = check(annotation, given.value, Place(located=Within(given=given), label=label))
+    report.add(*checked.diagnostics)
     return checked.value

@@ -123,4 +123,4 @@ def _set_in_env(
     given = context.given(draft, "env")
     for name in () if given is None else cast("Mapping[str, str]", given.value):
         if given is not None and names.fullmatch(name):
-            yield name, given.parts[name].origin if name in given.parts else given.origin
+            yield name, given.at(name)

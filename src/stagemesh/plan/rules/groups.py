@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from stagemesh.config.schema_duplex import DuplexSession
+from stagemesh.config.tree import Path
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext
 from stagemesh.spec.diagnostic import Diagnostic
@@ -14,21 +15,26 @@ from stagemesh.spec.origin import Origin
 Group: TypeAlias = tuple[int, ...]
 """The replica of each stage, by ascending stage id."""
 
+_DEPTH: Final = 2
+"""Parts of the path to a member of a group: the group and the stage."""
 _SHOWN: Final = 4
 """Groups that an example lists."""
 
 
 def groups_of(
-    context: RuleContext, entry: DuplexSession, origin: Origin, report: Report
+    context: RuleContext, entry: DuplexSession, origin: Callable[..., Origin], report: Report
 ) -> tuple[Group, ...] | None:
-    """Return the groups, or those that follow where none are given; `None` when they are wrong."""
+    """Return the groups, or those that follow where none are given; `None` when they are wrong.
+
+    `origin` tells where a member of the list of groups was written.
+    """
     counts = {draft.stage_id: draft.stack.num_replicas for draft in context.drafts}
     names = {draft.stage_id: draft.stage.model_stage for draft in context.drafts}
     given = entry.groups
     if given is None:
         if len(set(counts.values())) == 1:
             return tuple((replica,) * len(counts) for replica in range(counts[0]))
-        report.add(_unequal(counts, names, origin))
+        report.add(_unequal(counts, names, origin()))
         return None
     wrong = list(_wrong_members(given, counts, names))
     wrong += _twice(entry.replica_groups or (), given)
@@ -36,9 +42,18 @@ def groups_of(
     if not wrong:
         groups = tuple(tuple(group[stage] for stage in counts) for group in given)
         wrong += _wrong_together(groups, counts, names)
-    for code, message, help_text in wrong:
-        report.add(Diagnostic(code=code, message=message, origin=origin, help=help_text))
+    for code, path, message, help_text in wrong:
+        where = origin(*_as_written(path, entry.replica_groups or ()))
+        report.add(Diagnostic(code=code, message=message, origin=where, help=help_text))
     return None if wrong else groups
+
+
+def _as_written(path: Path, groups: Sequence[Mapping[int | str, int]]) -> Path:
+    """Return the path with the number of its stage as the group has it, which may be a text."""
+    if len(path) < _DEPTH:
+        return path
+    number, stage = path
+    return (number, next(key for key in groups[int(number)] if int(key) == stage))
 
 
 def _unequal(counts: Mapping[int, int], names: Mapping[int, str], origin: Origin) -> Diagnostic:
@@ -58,8 +73,8 @@ def _unequal(counts: Mapping[int, int], names: Mapping[int, str], origin: Origin
     )
 
 
-_Finding: TypeAlias = tuple[str, str, str]
-"""Code, message and help."""
+_Finding: TypeAlias = tuple[str, Path, str, str]
+"""Code, path below the list of groups, message and help."""
 
 
 def _wrong_members(
@@ -70,15 +85,20 @@ def _wrong_members(
         whose = f"group `{number}` of `replica_groups`"
         for stage in sorted(counts.keys() - group.keys()):
             help_text = "a group names one replica of every stage of the pipeline"
-            yield "PL076", f"{whose} names no replica of `{names[stage]}`", help_text
+            yield "PL076", (number,), f"{whose} names no replica of `{names[stage]}`", help_text
         for stage in sorted(group.keys() - counts.keys()):
             known = ", ".join(f"`{name}` is `{each}`" for each, name in names.items())
-            yield "PL076", f"{whose} names stage `{stage}`, which is none", known
+            yield "PL076", (number, stage), f"{whose} names stage `{stage}`, which is none", known
         for stage in sorted(group.keys() & counts.keys()):
             if group[stage] >= counts[stage]:
                 has = f"`{names[stage]}` has `{counts[stage]}`"
                 help_text = f"replicas are numbered from `0` to `{counts[stage] - 1}`"
-                yield "PL077", f"{whose} names replica `{group[stage]}`, and {has}", help_text
+                yield (
+                    "PL077",
+                    (number, stage),
+                    f"{whose} names replica `{group[stage]}`, and {has}",
+                    help_text,
+                )
 
 
 def _twice(
@@ -88,7 +108,12 @@ def _twice(
     for number, (keys, group) in enumerate(zip(written, groups, strict=True)):
         if len(keys) > len(group):
             message = f"group `{number}` of `replica_groups` names a stage twice"
-            yield "PL076", message, "write the number of a stage once, with quotes or without"
+            yield (
+                "PL076",
+                (number,),
+                message,
+                "write the number of a stage once, with quotes or without",
+            )
 
 
 def _wrong_together(
@@ -99,9 +124,9 @@ def _wrong_together(
     for number, group in enumerate(groups):
         if first.setdefault(group, number) != number:
             message = f"groups `{first[group]}` and `{number}` of `replica_groups` are the same"
-            yield "PL078", message, "name each group once"
+            yield "PL078", (number,), message, "name each group once"
     for position, (stage, count) in enumerate(counts.items()):
         idle = sorted(set(range(count)) - {group[position] for group in groups})
         if idle:
             message = f"replica `{idle[0]}` of `{names[stage]}` is in no group"
-            yield "PL079", message, "put every replica into a group, or start fewer of them"
+            yield "PL079", (), message, "put every replica into a group, or start fewer of them"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from stagemesh.config.tree import quoted
+from stagemesh.config.tree import Path, path_text, quoted
 from stagemesh.plan.kernels import ATTENTION, BACKEND, DEFAULT, PER_ROLE
 from stagemesh.plan.rules import kernel_names
 from stagemesh.plan.rules.context import RuleContext, Ruling
@@ -66,59 +66,60 @@ def _unheard_of(
 ) -> Iterator[Diagnostic]:
     """A name that a plug-in may know."""
     given = draft.choice.stage_args.get(field)
-    for name in _names(given):
+    said = context.given(draft, field)
+    for path, name in _names(given):
         if name not in known:
             yield Diagnostic(
                 code="PL096",
                 severity=Severity.WARNING,
                 message=f"no engine is known to have the kernels {quoted(name)} that"
                 f" `{draft.stage.model_stage}` asks for",
-                origin=context.origin(draft, field),
+                origin=None if said is None else said.at(*path),
                 help=did_you_mean(str(name), known),
             )
 
 
-def _names(choice: object) -> Iterator[object]:
-    """Every name in a choice, plain or structured."""
+def _names(choice: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Every name in a choice, plain or structured, with its path."""
     if isinstance(choice, Mapping):
         roles = choice.get(PER_ROLE)
-        yield from _names(choice.get(DEFAULT))
-        yield from _names(choice.get(BACKEND))
-        for each in roles.values() if isinstance(roles, Mapping) else ():
-            yield from _names(each)
+        yield from _names(choice.get(DEFAULT), (*path, DEFAULT))
+        yield from _names(choice.get(BACKEND), (*path, BACKEND))
+        for role, each in roles.items() if isinstance(roles, Mapping) else ():
+            yield from _names(each, (*path, PER_ROLE, role))
     elif choice is not None:
-        yield choice
+        yield path, choice
 
 
 def _malformed(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
     """The structured choice of a diffusion stage: its form, then its names."""
-    config = draft.choice.stage_args.get(ATTENTION)
-    if not isinstance(config, Mapping):
+    config, given = draft.choice.stage_args.get(ATTENTION), context.given(draft, ATTENTION)
+    if given is None or not isinstance(config, Mapping):
         return
-    stage, origin = draft.stage.model_stage, context.origin(draft, ATTENTION)
+    stage = draft.stage.model_stage
     wrong = list(_wrong_form(config))
     for path, help_text in wrong:
         yield Diagnostic(
             code="PL089",
-            message=f"{quoted(path, 60)} of `{stage}` chooses no kernels",
-            origin=origin,
+            message=f"{quoted(path_text((ATTENTION, *path)), 60)} of `{stage}` chooses no kernels",
+            origin=given.at(*path),
             help=help_text,
         )
     if not wrong:
         yield from _unheard_of(context, draft, ATTENTION, kernel_names.DIFFUSION_ATTENTION)
 
 
-def _wrong_form(config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Return the places at fault, each with what may stand there."""
+def _wrong_form(config: Mapping[str, object]) -> Iterator[tuple[Path, str]]:
+    """Return the paths at fault, each with what may stand there."""
     for key, value in config.items():
-        path = f"{ATTENTION}.{key}"
+        path: Path = (key,)
         if key == PER_ROLE:
             roles = value if isinstance(value, Mapping) else None
             if roles is None:
                 yield path, "write a mapping from roles of layers to kernels"
             for role, choice in (roles or {}).items():
                 if not _is_choice(choice):
-                    yield f"{path}.{role}", _CHOICE
+                    yield (*path, role), _CHOICE
         elif key != DEFAULT:
             yield path, did_you_mean(key, (DEFAULT, PER_ROLE))
         elif not _is_choice(value):

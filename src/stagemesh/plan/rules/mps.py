@@ -108,8 +108,7 @@ class _Daemons:
         variables = {} if given is None else cast("Mapping[str, str]", given.value)
         if given is None or _PIPE not in variables:
             return None, None
-        part = given.parts.get(_PIPE)
-        return variables[_PIPE], given.origin if part is None else part.origin
+        return variables[_PIPE], given.at(_PIPE)
 
 
 def _shown(first: StageDraft, daemon: str | None) -> str:

@@ -66,13 +66,13 @@ def _wrong_count(draft: StageDraft, name: str, given: Sourced[object]) -> Iterat
 
 
 def _wrong_cpus(draft: StageDraft, given: Sourced[object]) -> Iterator[Diagnostic]:
-    for entry in cast("tuple[str, ...]", given.value):
+    for number, entry in enumerate(cast("tuple[str, ...]", given.value)):
         if not is_cpu_list(entry):
             yield Diagnostic(
                 code="PL105",
                 message=f"{quoted(entry)} in `{_CPUS}` of `{draft.stage.model_stage}` is no list"
                 " of CPUs",
-                origin=given.origin,
+                origin=given.at(number),
                 help="write numbers and ascending ranges, such as `2-3` or `0,4-7`",
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
@@ -61,10 +62,10 @@ def _duplex(context: RuleContext, model: DuplexModel, report: Report) -> DuplexP
     if entry.max_sessions_per_replica is None:
         alone = FrontendPlan(groups=(), quota=entry.max_sessions, capacity=entry.max_sessions)
         return _plan(entry, (), (alone,))
-    origin = _origin(context, "replica_groups")
+    origin = functools.partial(_origin, context, "replica_groups")
     groups = groups_of(context, entry, origin, report)
     if groups is not None:
-        report.add(*frontends.against_groups(context, groups, origin))
+        report.add(*frontends.against_groups(context, groups, origin()))
     if groups is None or report.failed:
         return None
     divided = frontends.frontends_of(
@@ -150,9 +151,8 @@ def _wrong_policy(
         )
 
 
-def _origin(context: RuleContext, name: str) -> Origin:
+def _origin(context: RuleContext, *path: str | int) -> Origin:
     """Where a key of the section was written, or else the section: only one that is there errs."""
     section = context.wide(_SECTION)
     assert section is not None
-    part = section.parts.get(name)
-    return section.origin if part is None else part.origin
+    return section.at(*path)

@@ -45,7 +45,7 @@ def weights(context: RuleContext) -> Ruling:
     if given is None:
         return Ruling()
     report = Report()
-    entry = typed(WeightTransfer, given.value, given.origin, _FIELD, report, given.parts)
+    entry = typed(WeightTransfer, given, _FIELD, report)
     if not isinstance(entry, WeightTransfer):
         return Ruling(diagnostics=report.diagnostics)
     if entry.backend not in _KNOWN:
@@ -54,7 +54,7 @@ def weights(context: RuleContext) -> Ruling:
                 code="PL121",
                 severity=Severity.WARNING,
                 message=f"`{_FIELD}` names {quoted(entry.backend)}, which only a plug-in can bring",
-                origin=given.parts.get("backend", given).origin,
+                origin=given.at("backend"),
                 help=did_you_mean(entry.backend, _KNOWN),
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import cast
 
@@ -22,6 +23,7 @@ from stagemesh.spec.patterns import (
     PipelineMicrobatch,
     Policy,
     RouteByStage,
+    Routing,
     TakeRank,
     Union,
 )
@@ -189,15 +191,51 @@ def test_what_is_wrong_with_specs_is_told_like_in_a_file(speech: Speech) -> None
     wrong = StrategySpec(mesh_axis=MeshAxis(kind=cast("str", 3), size=cast("int", "2")))
     loaded = speech.load(strategy={"thinker": [odd, wrong, TP2], "talkr": [TP2], "talker": TP2})
     assert [found.partition(": ")[2] for found in told(loaded)] == [
-        "a value of type `StrategySpec` has no place here",
-        "`thinker.tp.size` is missing",
+        "`thinker[0].mesh_axis` must be a `MeshAxis`, got text `tp`",
+        "`thinker.tp.shard_extension` must be a mapping, got `4`",
+        "`talker` must be a list of `StrategySpec`, got `StrategySpec(mesh_axis=MeshAxis(kind='t…`",
         "`thinker.tp.layer_hook_specs[0]` must be a mapping, got text `x`",
-        "unknown key `shard_extension` in `thinker.tp`",
         "`thinker[1].axis` must be text, got `3`",
         "`thinker[1].size` must be a whole number, got text `2`",
         "axis `tp` is given twice for `thinker`",
         "no stage `talkr` in this pipeline",
     ]
+
+
+@pytest.mark.parametrize("given", [[TP2], (TP2,), TP2])
+def test_specs_need_the_name_of_a_stage(speech: Speech, given: object) -> None:
+    """They are told once, with the form that is taken."""
+    loaded = speech.load(strategy=cast("ConfigInput", given))
+    [found] = loaded.diagnostics
+    assert (found.code, found.help) == ("CF012", "name the stage: `{STAGE: [StrategySpec(...)]}`")
+
+
+def test_one_spec_is_no_stack(speech: Speech) -> None:
+    """The remedy is the list around it; what is none at all is told as in a file."""
+    found, other = speech.load(strategy={"thinker": TP2, "talker": 3}).diagnostics
+    assert other.message == "`talker` must be a list of axes, got `3`"
+    assert (found.code, found.help) == ("CF012", "put it into a list: `[StrategySpec(...)]`")
+    assert found.origin is not None
+    assert found.origin.path == "strategies.thinker"
+
+
+def test_specs_may_stand_where_a_file_has_entries(speech: Speech) -> None:
+    """Below `strategies`; a spec without an extension has no options."""
+    plain = replace(TP2, shard_extension=None)
+    loaded = speech.load(strategy={"strategies": {"thinker": [plain]}})
+    assert told(loaded) == []
+    assert size(loaded, "thinker", "tp") == 2
+
+
+def test_a_policy_is_no_routing(speech: Speech) -> None:
+    """An axis that has a choice says how it is written; others say that there is none."""
+    specs = [
+        StrategySpec(mesh_axis=MeshAxis(kind=kind, size=2), routing=cast("Routing", "random"))
+        for kind in ("stage_replica", "tp")
+    ]
+    found = speech.load(strategy={"thinker": specs}).diagnostics
+    assert [each.code for each in found] == ["AX008", "AX008"]
+    assert [(each.help or "").partition(" ")[0] for each in found] == ["write", "leave"]
 
 
 def test_a_mapping_without_specs_is_a_file(speech: Speech) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -268,6 +269,72 @@ def test_a_file_that_cannot_be_loaded_is_raised(tmp_path: Path, text: str, match
     file.write_text(text, encoding="utf-8")
     with pytest.raises(StrategyLoadError, match=match):
         load_strategies(str(file))
+
+
+# --- arguments of other types ---------------------------------------------------------------------
+
+Odd: TypeAlias = Any
+"""Something that no argument takes."""
+
+ODD: Final = (3, "x", ["a"], {"a": 1}, 1.5, b"x", object())
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_arguments_of_another_type_are_told_by_name(odd: Odd) -> None:
+    """Each as the error of its function, and nothing else."""
+    stacks = {"thinker": [TP2]}
+    calls: dict[str, tuple[type[DiagnosticError], Callable[[], object]]] = {
+        "execution_type": (
+            AxisTranslationError,
+            lambda: translate_strategy_stack([TP2], execution_type=odd),
+        ),
+        "facts": (AxisTranslationError, lambda: translate_strategy_stack([TP2], facts=odd)),
+        "catalog": (AxisTranslationError, lambda: translate_strategy_stack([TP2], catalog=odd)),
+        "target": (StrategyApplyError, lambda: apply_strategy_specs(odd, stacks)),
+        "host": (StrategyApplyError, lambda: apply_strategy_specs(INPUTS, stacks, host=odd)),
+        "config": (StrategyApplyError, lambda: check_device_layout("0", odd)),
+    }
+    if not isinstance(odd, str):
+        calls["stage"] = (AxisTranslationError, lambda: translate_strategy_stack([], stage=odd))
+    if not isinstance(odd, list):
+        calls["specs"] = (AxisTranslationError, lambda: translate_strategy_stack(odd))
+    if not isinstance(odd, str | dict):
+        calls["given"] = (StrategyLoadError, lambda: load_strategies(odd))
+    for name, (kind, call) in calls.items():
+        with pytest.raises(kind) as caught:
+            call()
+        [found] = caught.value.diagnostics
+        assert (found.code, found.message.partition(" ")[0]) == ("CF012", f"`{name}`")
+        assert str(found.origin).endswith(f"({name}=...)")
+
+
+@pytest.mark.parametrize("odd", [None, 3, "x", [TP2]])
+def test_specs_without_stages_are_told(odd: Odd) -> None:
+    """They are a mapping from names of stages."""
+    with pytest.raises(StrategyApplyError, match=r"CF012.*mapping from stages"):
+        apply_strategy_specs(INPUTS, odd, host=HOST)
+
+
+@pytest.mark.parametrize("odd", [None, "x", 1.5, object(), (("tp",),), ()])
+def test_a_configuration_with_wrong_fields_has_no_layout(odd: Odd) -> None:
+    """All of the wrong ones are told; an empty mesh is none of them."""
+    config = OmniParallelConfig(tensor_parallel_size=odd, stage_replica_size=odd, mesh=odd)
+    expected = ["tensor_parallel_size", "stage_replica_size", "mesh"]
+    with pytest.raises(StrategyApplyError) as caught:
+        check_device_layout(None, config)
+    told = [str(found.origin and found.origin.path) for found in caught.value.diagnostics]
+    assert [path.partition("[")[0] for path in told] == expected[: 2 if odd == () else 3]
+    with pytest.raises(StrategyApplyError):
+        config.world_size  # noqa: B018  the access is what raises
+    with pytest.raises(StrategyApplyError, match="CF013"):
+        check_device_layout(None, OmniParallelConfig(stage_replica_size=0))
+
+
+def test_specs_are_loaded_as_they_are() -> None:
+    """What `strategy_config` takes, `load_strategies` takes."""
+    assert load_strategies({"thinker": [TP2]}) == load_strategies(
+        {"strategies": {"thinker": [{"axis": "tp", "size": 2}]}}
+    )
 
 
 # --- the names ------------------------------------------------------------------------------------

@@ -32,5 +32,7 @@ def test_a_model_without_a_diffusion_stage_refuses_it() -> None:
 
 
 def test_something_else_is_no_parallel_configuration() -> None:
-    """A mapping is refused as an unknown field is."""
-    assert codes("diffusers/flux", {"ring_degree": 2}) == ["CF065"]
+    """A mapping is refused with the type that is taken; nothing is as good as absent."""
+    for given in ({"ring_degree": 2}, 2, "tp"):
+        assert codes("diffusers/flux", given) == ["CF012"]
+    assert set(codes("diffusers/flux", None)) == {"RT003"}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from stagemesh.config.check import hints
+from stagemesh.config.check import hints, wrong_type
 from stagemesh.config.document import Source, read_mapping
 from stagemesh.config.fields import StageField
 from stagemesh.config.flag_rules import NO_FLAG, StartFields
@@ -27,6 +27,8 @@ from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
+_VALUES: Final = {"parallel_config": "DiffusionParallelConfig"}
+"""Arguments of `Omni` that are a value of their own, each with its type."""
 _OF_ONE_STAGE: Final = re.compile("stage_([0-9]+)_([a-z0-9_]+)")
 
 
@@ -99,6 +101,9 @@ def sorted_given(
 
 def _tell_unknown(field: GivenField, scope: Scope, run: Run) -> None:
     """Say what was meant: a field of one stage, one that no start here has, or a near name."""
+    if field.name in _VALUES:
+        wrong_type(field.value, place_of(field), run, f"a `{_VALUES[field.name]}`")
+        return
     one = _OF_ONE_STAGE.fullmatch(field.name)
     known = scope.fields.get(field.name)
     message = f"unknown field {quoted(field.name)}"

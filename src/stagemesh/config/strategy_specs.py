@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from stagemesh.config.check import hints
+from stagemesh.config.check import hints, wrong_type
 from stagemesh.config.document import Findings
 from stagemesh.config.inputs import ConfigInput
+from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.schema import StrategyEntry
 from stagemesh.config.strategy import Entry
@@ -30,23 +31,43 @@ from stagemesh.spec.patterns import (
     Routing,
 )
 from stagemesh.spec.strategy import MeshAxis, StrategySpec
-from stagemesh.spec.unset import Unset
+from stagemesh.spec.unset import UNSET, Unset
 
 SOURCE: Final = "strategy_config"
 """How messages call strategies that are no file."""
 
+STACK: Final = "a list of `StrategySpec`"
+"""What one stage is given, in words."""
+STACKS: Final = "a mapping from stages to lists of `StrategySpec`"
+"""What all stages together are given."""
+
 _ROOT: Final = "strategies"
+_AS_STACKS: Final = "name the stage: `{STAGE: [StrategySpec(...)]}`"
+_AS_STACK: Final = "put it into a list: `[StrategySpec(...)]`"
+_AS_AXIS: Final = "write `MeshAxis(kind=..., size=...)`"
+_AS_POLICY: Final = "write a pattern that the axis takes, such as `RouteByStage(policy=...)`"
+_FIXED: Final = "leave it out: it belongs to the axis and cannot be changed"
+_AS_OPTIONS: Final = "it holds further keys of the entry, such as `{'mode': 'strict'}`"
+_EXTENSION: Final = "shard_extension"
 _OWN: Final = frozenset(hints(StrategyEntry)) - {"l1_owner"}
 
 
 def file_form(
     given: ConfigInput | Unset, axes: Mapping[str, Axis], findings: Findings
 ) -> ConfigInput | Unset:
-    """Return a strategy as a file has it; what is no mapping to `StrategySpec`s stays as it is."""
-    if isinstance(given, Mapping) and any(
-        isinstance(item, StrategySpec) for stack in given.values() for item in _items(stack)
-    ):
-        return written(given, axes, findings)
+    """Return a strategy as a file has it; what holds no `StrategySpec`s stays as it is.
+
+    They may stand below `strategies` as well, as those of a file do.
+    """
+    if any(isinstance(item, StrategySpec) for item in _items(given)):
+        _Writer(axes, findings).wrong(given, _Here(path=(), label=SOURCE), STACKS, _AS_STACKS)
+        return {_ROOT: {}}
+    if not isinstance(given, Mapping):
+        return given
+    root = given.get(_ROOT)
+    stacks = root if isinstance(root, Mapping) and len(given) == 1 else given
+    if any(isinstance(item, StrategySpec) for stack in stacks.values() for item in _items(stack)):
+        return written(stacks, axes, findings)
     return given
 
 
@@ -59,7 +80,8 @@ def written(
 
 
 def _items(stack: object) -> Sequence[object]:
-    return stack if isinstance(stack, list | tuple) else ()
+    """Everything in a stack, or what stands in its place."""
+    return stack if isinstance(stack, list | tuple) else (stack,)
 
 
 @frozen
@@ -77,6 +99,9 @@ class _Writer:
 
     def stack(self, stage: str, stack: object) -> object:
         """Write the specs of one stage; what else stands there is left to the reader."""
+        if isinstance(stack, StrategySpec):
+            self.wrong(stack, _Here(path=(_ROOT, stage), label=stage), STACK, _AS_STACK)
+            return UNSET
         if not isinstance(stack, list | tuple):
             return stack
         return [
@@ -84,13 +109,20 @@ class _Writer:
             for index, item in enumerate(stack)
         ]
 
+    def _axis(self, given: object, stage: str, index: int) -> tuple[object, object]:
+        """Return axis and size as a file has them; what no file could hold is told here."""
+        if isinstance(given, MeshAxis):
+            kind: object = given.kind
+            return str(kind) if isinstance(kind, str) else kind, given.size
+        here = _Here(path=(_ROOT, stage, index, "mesh_axis"), label=f"{stage}[{index}].mesh_axis")
+        self.wrong(given, here, "a `MeshAxis`", _AS_AXIS)
+        return given if isinstance(given, str) and given in self._axes else UNSET, UNSET
+
     def _entry(self, spec: StrategySpec, stage: str, index: int) -> dict[str, object]:
-        kind = _kind(spec)
+        kind, size = self._axis(spec.mesh_axis, stage, index)
         here = _Here(path=(_ROOT, stage, index), label=f"{stage}.{kind}")
         entry = dict(self._extension(spec, here))
-        entry["axis"] = kind
-        if isinstance(spec.mesh_axis, MeshAxis):
-            entry["size"] = spec.mesh_axis.size
+        entry |= {"axis": kind, "size": size}
         if spec.name is not None:
             entry["name"] = spec.name
         for key, bindings in (
@@ -107,9 +139,10 @@ class _Writer:
         return entry
 
     def _extension(self, spec: StrategySpec, here: _Here) -> Iterator[tuple[str, object]]:
-        extension: object = spec.shard_extension
+        extension: object = {} if spec.shard_extension is None else spec.shard_extension
         if not isinstance(extension, Mapping):
-            yield "shard_extension", extension
+            place = _Here(path=(*here.path, _EXTENSION), label=f"{here.label}.{_EXTENSION}")
+            self.wrong(extension, place, "a mapping", _AS_OPTIONS)
             return
         for key, value in extension.items():
             if key not in _OWN:
@@ -117,8 +150,8 @@ class _Writer:
                 continue
             self._tell(
                 "AX009",
-                f"`shard_extension` of {quoted(here.label)} cannot give {quoted(key)}",
-                (*here.path, "shard_extension"),
+                f"`{_EXTENSION}` of {quoted(here.label)} cannot give {quoted(key)}",
+                (*here.path, _EXTENSION),
                 f"{quoted(key)} has a field of its own",
             )
 
@@ -130,27 +163,26 @@ class _Writer:
         if axis.policies and isinstance(routing, PartitionByHash):
             return {"routing": Policy.HASH.value, "key": routing.key}
         if routing not in (None, axis.routing):
-            self._mismatch("routing", axis.routing, routing, here)
+            remedy = _AS_POLICY if axis.policies else _FIXED
+            self._mismatch("routing", axis.routing, routing, here, remedy)
         return {}
 
-    def _mismatch(self, what: str, own: object, got: object, here: _Here) -> None:
-        self._tell(
-            "AX008",
-            f"{what} of {quoted(here.label)} is {_shown(own)}, got {_shown(got)}",
-            (*here.path, what),
-            "leave it out: it belongs to the axis and cannot be changed",
-        )
+    def _mismatch(
+        self, what: str, own: object, got: object, here: _Here, remedy: str = _FIXED
+    ) -> None:
+        message = f"{what} of {quoted(here.label)} is {_shown(own)}, got {_shown(got)}"
+        self._tell("AX008", message, (*here.path, what), remedy)
+
+    def wrong(self, value: object, here: _Here, expected: str, remedy: str) -> None:
+        """Tell that a value has another type than `expected`."""
+        where = Nowhere(source=SOURCE, layer=Layer.STRATEGY)
+        run = Run()
+        wrong_type(value, Place(located=where, path=here.path, label=here.label), run, expected)
+        self._findings += [replace(found, help=remedy) for found in run.findings]
 
     def _tell(self, code: str, message: str, path: Path, remedy: str) -> None:
         origin = Origin(layer=Layer.STRATEGY, source=SOURCE, path=path_text(path))
         self._findings.append(Diagnostic(code=code, message=message, origin=origin, help=remedy))
-
-
-def _kind(spec: StrategySpec) -> object:
-    """Return the axis as a file has it; what is no `MeshAxis` is left to the reader."""
-    given: object = spec.mesh_axis
-    kind = given.kind if isinstance(given, MeshAxis) else given
-    return str(kind) if isinstance(kind, str) else kind
 
 
 def _shown(pattern: object) -> str:

@@ -309,7 +309,7 @@ def _typed(kind: str, node: yaml.ScalarNode) -> object:
 
 class _ValueBuilder(_Builder):
     def build(self, value: object, path: Path) -> object:
-        if not self.has_room(path, None):
+        if value is UNSET or not self.has_room(path, None):
             return UNSET
         if isinstance(value, Pairs):
             return self._mapping(value, path)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
+from pathlib import Path
+from types import NoneType
 from typing import Any, Final, TypeAlias, cast
 
 from stagemesh.config.catalog import Catalog
@@ -16,15 +18,18 @@ from stagemesh.config.document import Source, read_mapping
 from stagemesh.config.host import Host, read_host
 from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.config.lookup import read_file
+from stagemesh.config.opened import OpenedFile
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Nowhere, Place, Run
-from stagemesh.config.schema import DeviceList
+from stagemesh.config.plain import plain_fields
+from stagemesh.config.schema import DeviceList, Size
 from stagemesh.config.settings import Sourced
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import EXPECTED, read_stacks, read_strategy
-from stagemesh.config.strategy_specs import SOURCE, spec_of, written
+from stagemesh.config.strategy_specs import SOURCE, STACK, STACKS, file_form, spec_of, written
 from stagemesh.errors import AxisTranslationError, StrategyApplyError, StrategyLoadError
 from stagemesh.plan.alone import one_stage, plan_alone
+from stagemesh.plan.arguments import Argument, check_arguments
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.export.stage_fields import axis_fields
 from stagemesh.plan.make import make
@@ -42,6 +47,8 @@ from stagemesh.spec.strategy import StrategySpec
 from stagemesh.spec.unset import Unset
 
 _ANY_DEVICE: Final = 10**5
+_CONFIG: Final = (str, Path, OpenedFile, Mapping)
+"""The types of `ConfigInput`."""
 
 Strategies: TypeAlias = Mapping[str, Sequence[StrategySpec]]
 """Names of stages, each with its axes."""
@@ -75,7 +82,7 @@ class OmniParallelConfig:
     """Ranks that share one copy of the weights."""
     hsdp_replicate_size: int = 1
     """Copies of the weights."""
-    stage_replica_size: int = 1
+    stage_replica_size: Size = 1
     """Copies of the stage."""
     omni_lb_policy: str | None = None
     """How requests are spread over the copies, as the flag says it; `None` for one copy."""
@@ -86,8 +93,16 @@ class OmniParallelConfig:
 
     @property
     def world_size(self) -> int:
-        """Ranks of one copy of the stage."""
+        """Ranks of one copy of the stage; raises `StrategyApplyError` when a field is wrong."""
+        self.check()
         return world_size(self.mesh)
+
+    def check(self) -> None:
+        """Raise `StrategyApplyError` with every field that has another type than it says."""
+        where = Place(located=Nowhere(source=type(self).__name__, layer=Layer.GLOBAL))
+        wrong = check(OmniParallelConfig, plain_fields(self), where).diagnostics
+        if wrong:
+            raise StrategyApplyError(wrong)
 
 
 @frozen
@@ -106,11 +121,17 @@ def load_strategies(
     given: ConfigInput, *, catalog: Catalog | None = None
 ) -> dict[str, tuple[StrategySpec, ...]]:
     """Read a strategy file, or the same as a mapping; raises `StrategyLoadError`."""
+    check_arguments(
+        "load_strategies",
+        StrategyLoadError,
+        Argument(name="given", value=given, kinds=_CONFIG, expected="a path or a mapping"),
+        _catalog_argument(catalog),
+    )
     catalog = _known(catalog)
     run = Run()
     source = Source(name=SOURCE, layer=Layer.STRATEGY, expected=EXPECTED)
     if isinstance(given, Mapping):
-        document = read_mapping(given, source, run.findings)
+        document = read_mapping(file_form(given, catalog.axes, run.findings), source, run.findings)
     else:
         document = read_file(given, replace(source, name=str(given)), run.findings)
     stacks = (
@@ -130,6 +151,20 @@ def translate_strategy_stack(
     catalog: Catalog | None = None,
 ) -> OmniParallelConfig:
     """Say what the axes of one stage come to; raises `AxisTranslationError`."""
+    check_arguments(
+        "translate_strategy_stack",
+        AxisTranslationError,
+        Argument(name="specs", value=specs, kinds=(list, tuple), expected=STACK),
+        Argument(name="stage", value=stage, kinds=(str,), expected="text"),
+        Argument(
+            name="execution_type",
+            value=execution_type,
+            kinds=(ExecutionType,),
+            expected="an `ExecutionType`",
+        ),
+        Argument(name="facts", value=facts, kinds=(StageFacts, NoneType), expected="`StageFacts`"),
+        _catalog_argument(catalog),
+    )
     catalog = _known(catalog)
     pipeline = one_stage(stage, execution_type)
     run = Run()
@@ -152,6 +187,19 @@ def apply_strategy_specs(
 
     Raises `StrategyApplyError` with everything that stands against the whole.
     """
+    check_arguments(
+        "apply_strategy_specs",
+        StrategyApplyError,
+        Argument(
+            name="target",
+            value=target,
+            kinds=(PlanInputs, PipelineConfig),
+            expected="`PlanInputs` or a `PipelineConfig`",
+        ),
+        Argument(name="specs", value=specs, kinds=(Mapping,), expected=STACKS),
+        Argument(name="host", value=host, kinds=(Host, NoneType), expected="a `Host`"),
+        _catalog_argument(catalog),
+    )
     catalog = _known(catalog)
     run = Run()
     if isinstance(target, PipelineConfig):
@@ -177,6 +225,18 @@ def check_device_layout(
 
     `devices` lists one copy's, or those of all copies; `None` leaves the choice to the planner.
     """
+    check_arguments(
+        "check_device_layout",
+        StrategyApplyError,
+        Argument(
+            name="config",
+            value=config,
+            kinds=(OmniParallelConfig,),
+            expected="an `OmniParallelConfig`",
+        ),
+        Argument(name="stage", value=stage, kinds=(str,), expected="text"),
+    )
+    config.check()
     origin = Origin(layer=Layer.STAGE, source="devices")
     here = Place(located=Nowhere(source="devices"), label=f"{stage}.devices")
     if devices is not None and (wrong := check(DeviceList, devices, here).diagnostics):
@@ -216,6 +276,11 @@ def parallel_config(stage: StagePlan, catalog: Catalog) -> OmniParallelConfig:
         l1_owners={each.axis: each.owner for each in stage.axes},
         mesh=mesh_of(axes, {each.axis: each.size for each in stage.axes}),
     )
+
+
+def _catalog_argument(catalog: object) -> Argument:
+    kinds = (Catalog, NoneType)
+    return Argument(name="catalog", value=catalog, kinds=kinds, expected="a `Catalog`")
 
 
 def _known(catalog: Catalog | None) -> Catalog:

@@ -19,11 +19,16 @@ _log: Final = logging.getLogger("stagemesh.runtime.omni")
 
 
 def given_fields(given: Mapping[str, object]) -> tuple[GivenField, ...]:
-    """Return what was given by keyword; fields of a parallel configuration come first."""
+    """Return what was given by keyword; fields of a parallel configuration come first.
+
+    Without one there is nothing to lay over the stages, so `None` is as good as absent.
+    """
+    others = {name: value for name, value in given.items() if name != PARALLEL_CONFIG}
     parallel = given.get(PARALLEL_CONFIG)
+    if parallel is None:
+        return python_fields(others)
     if not isinstance(parallel, DiffusionParallelConfig):
         return python_fields(given)
-    others = {name: value for name, value in given.items() if name != PARALLEL_CONFIG}
     return (*parallel.as_given(), *python_fields(others))
 
 

@@ -43,7 +43,7 @@ class StrategySpec:
     """L2: hooks to bind onto layers, besides those of the axis."""
     kernel_specs: tuple[KernelSpec, ...] = ()
     """L3: kernels to bind onto layers, besides those of the axis."""
-    shard_extension: Mapping[str, object] = field(default_factory=dict)
+    shard_extension: Mapping[str, object] | None = field(default_factory=dict)
     """The other keys of an entry: options of the axis, and `l1_owner`."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -36,7 +37,7 @@ DUPLEX: Final = replace(TWO, duplex=DuplexModel(plugin="m:duplex", default_sessi
 GROUPS: Final = {"replica_policy": "least_sessions", "max_sessions_per_replica": 1}
 
 
-def places(toy: Toy, *deploys: dict[str, object]) -> list[tuple[str, str]]:
+def places(toy: Toy, *deploys: Mapping[str, object]) -> list[tuple[str, str]]:
     """Code and path of every finding; each stands at a column of its own."""
     found = toy.build(*deploys).diagnostics
     origins = [each.origin for each in found]

@@ -102,7 +102,15 @@ def test_an_axis_that_there_is_not_is_a_mistake(capsys: pytest.CaptureFixture[st
 def test_a_field_is_what_its_owners_say(capsys: pytest.CaptureFixture[str]) -> None:
     """Each with type and default."""
     found = data(capsys, "tp.size")["field"]
-    assert set(found) == {"path", "written", "is_common", "kinds", "flags", "declarations"}
+    assert set(found) == {
+        "path",
+        "written",
+        "is_common",
+        "kinds",
+        "flags",
+        "declarations",
+        "is_member",
+    }
     [said] = found["declarations"]
     assert set(said) == {"owner", "type", "required", "default", "doc", "members"}
     assert (said["owner"], said["required"], said["default"]) == ("axis `tp`", True, None)

@@ -13,6 +13,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.tree import quoted
 from stagemesh.plan.explain_absent import instead_of
+from stagemesh.plan.explain_planned import explain_planned
 from stagemesh.plan.explain_value import explain_value, members_of, story_text
 from stagemesh.plan.render import value_line
 from stagemesh.plan.subject import record_of, subject_of
@@ -31,7 +32,10 @@ def value(namespace: argparse.Namespace) -> int:
         return code
     subject = subject_of(namespace.what, record, catalog)
     members = members_of(subject, record)
-    story = explain_value(subject, record, made, catalog) if subject.path else None
+    story = None
+    if subject.path:
+        story = explain_value(subject, record, made, catalog)
+        story = story or explain_planned(subject, record, made)
     if story is None and not members:
         help_text = instead_of(namespace.what, record, catalog)
         raise unknown(f"{quoted(namespace.what, 60)} is no value of this plan", help_text)
@@ -42,7 +46,9 @@ def value(namespace: argparse.Namespace) -> int:
         show_json({"value": plain_fields(story)})
     else:
         sys.stdout.write(story_text(story, columns(sys.stdout)))
-        show_text(f"\nnext: `stagemesh explain {story.topic}` says what it is")
+        tells = f"`stagemesh explain {story.topic}` says what it is"
+        shows = f"`stagemesh plan {namespace.model} --json` shows it in the whole plan"
+        show_text(f"\nnext: {tells if story.topic else shows}")
     return code
 
 

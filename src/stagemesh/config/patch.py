@@ -38,7 +38,7 @@ class Patch:
     took: Patch | None = field(default=None, compare=False)
     """What a `null` around the path took back, such as that of all stages: the record of it."""
 
-    inside: Place | None = field(default=None, compare=False)
+    inside: Place | None = field(default=None, compare=False, repr=False)
     """For a list: the place that its items are told from."""
 
     @property
@@ -81,7 +81,7 @@ def patches_of(
             value=value,
             origin=place.origin,
             keeps_null=keeps_null,
-            inside=place,
+            inside=place if isinstance(value, tuple) else None,
         )
 
 

@@ -31,7 +31,7 @@ class Sourced(Generic[Value]):
     """For a mapping, which is merged by key: each member with its own origin."""
     clears: bool = field(default=False, compare=False)
     """Whether it is a `null` that takes back what lower layers say, and is no value itself."""
-    inside: Place | None = field(default=None, compare=False)
+    inside: Place | None = field(default=None, compare=False, repr=False)
     """For a list, which is replaced as a whole: the place that its items are told from."""
 
     def at(self, *path: str | int) -> Origin:

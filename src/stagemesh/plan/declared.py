@@ -7,6 +7,7 @@ A path is what people write: `max_num_seqs`, `tp`, `sp_ulysses.mode`, `duplex_se
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
@@ -16,7 +17,7 @@ from stagemesh.config.flag_rules import StartFields
 from stagemesh.config.kind_fields import KIND_FIELDS
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.schema import DeployFile, StageEntry, StrategyEntry
-from stagemesh.plan.type_text import held_type, is_by_name
+from stagemesh.plan.type_text import held_type, is_by_name, item_type
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType, StagePipelineConfig
@@ -47,10 +48,14 @@ class Declared:
     default: object = UNSET
     """What holds when it is not given, where that is not the field's default."""
 
+    is_member: bool = False
+    """Whether a member is meant whose name anybody chooses, so that nothing is its default."""
+
     @property
     def annotation(self) -> Annotation:
         """Its type."""
-        return hints(self.kind)[self.name]
+        own = hints(self.kind)[self.name]
+        return item_type(own) if self.is_member else own
 
 
 def declared_at(
@@ -66,9 +71,10 @@ def declared_at(
     found = list(_roots(first, fields, catalog))
     while rest and found:
         if is_by_name(found[0].annotation):
-            rest = rest[1:]  # any name will do, and is no member
-        if rest:
-            found, rest = list(_below(found, rest[0])), rest[1:]
+            rest = rest[1:]  # any name will do
+        if not rest:
+            return [replace(each, default=None, is_member=True) for each in found]
+        found, rest = list(_below(found, rest[0])), rest[1:]
     return found
 
 

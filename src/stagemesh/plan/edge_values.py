@@ -22,7 +22,8 @@ CONNECTORS: Final = "connectors"
 """First part of the paths of what connectors say."""
 CONNECTOR: Final = "connector"
 """Last part of the path of the connector that an edge has."""
-_EXTRA: Final = "extra"
+EXTRA: Final = "extra"
+"""Key of the options of a connector."""
 _LIMITS: Final = ("window_size", "max_inflight")
 
 
@@ -66,7 +67,7 @@ def edge_values(
 
 def _options(path: str, edge: EdgePlan, said: ConnectorSettings) -> Mapping[str, ValuePlan]:
     """Options that its connector brings; those that only other edges have are left out."""
-    extra = said.given.get(_EXTRA)
+    extra = said.given.get(EXTRA)
     held = held_by_edge(edge)
     given = {} if extra is None else extra.parts
     return values_of({f"{path}.{name}": part for name, part in given.items() if name in held})

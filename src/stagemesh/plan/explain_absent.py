@@ -6,27 +6,37 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.check import hints
 from stagemesh.config.edges import EDGES
 from stagemesh.config.fields import StageField, stage_fields
 from stagemesh.config.kind_fields import KIND_FIELDS
-from stagemesh.config.schema import StageEntry
+from stagemesh.config.schema import DeployFile, StageEntry
 from stagemesh.plan.edge_values import CONNECTORS
+from stagemesh.plan.explain_planned import OF_STAGES
 from stagemesh.plan.provenance import AXES
 from stagemesh.plan.subject import STAGES, Record, subject_of
+from stagemesh.plan.type_text import held_type
 from stagemesh.plan.values import StagePlan
 from stagemesh.spec.diagnostic import nearest
 from stagemesh.spec.pipeline import ExecutionType
 
+_SESSIONS: Final = "duplex_session"
 _FILE_ALONE: Final = "it is about a file; what it leads to are values of stages and the pipeline"
 _HINTS: Final[Mapping[str, str]] = {
     "base_config": _FILE_ALONE,
     "platforms": _FILE_ALONE,
-    "duplex_session": "sessions take turns here, which `session_mode` says",
+    _SESSIONS: "sessions take turns here, which `session_mode` says",
     EDGES: "the pipeline has one stage, and so no edge",
-    AXES: "an axis is asked for by its name below that of a stage, as `STAGE.AXIS`",
     CONNECTORS: "no connector is named; what the edges have is below `edges`",
 }
 """What there is instead of values of the pipeline that may be absent as a whole."""
+_OF_ALL: Final[Mapping[str, str]] = {
+    AXES: "an axis is asked for by its name below that of a stage, as `STAGE.AXIS`",
+    "values": "a value is asked for by its path; `explain STAGE` lists those of a stage",
+}
+"""What there is instead of collections of a plan that hold values of many kinds."""
+_SHOWN: Final = 4
+"""Values of the same name that are shown."""
 _LISTED: Final = 16
 """Names that are listed; of more, only one that is near."""
 
@@ -35,8 +45,40 @@ def instead_of(what: str, record: Record, catalog: Catalog) -> str:
     """Name the nearest value there is, beside the one asked for rather than elsewhere."""
     what = what.removeprefix(f"{STAGES}.")
     known = set(_known(record, catalog))
-    if subject_of(what, record, catalog).path == AXES:
-        return _HINTS[AXES]
+    path = subject_of(what, record, catalog).path
+    if path in _OF_ALL:
+        return _OF_ALL[path]
+    return (
+        _namesakes(what, known)
+        or _absent_section(what, known)
+        or _beside(what, known, record, catalog)
+        or _anywhere(what, known, record)
+    )
+
+
+def _namesakes(what: str, known: Collection[str]) -> str:
+    """Name values that are called the same: further down in the stage, or on edges."""
+    around, _, last = what.rpartition(".")
+    same = sorted(path for path in known if path.rpartition(".")[2] == last)
+    own = [path for path in same if around and path.startswith(f"{around}.")]
+    wide = [path for path in same if path.partition(".")[0] in (EDGES, _SESSIONS)]
+    shown = [f"`{path}`" for path in (own or wide)[:_SHOWN]]
+    return f"it stands at {', '.join(shown)}" if shown else ""
+
+
+def _absent_section(what: str, known: Collection[str]) -> str:
+    """Say of a field of a section that is absent as a whole why it is."""
+    first, last = what.partition(".")[0], what.rpartition(".")[2]
+    for name, hint in _HINTS.items():
+        held = held_type(hints(DeployFile)[name])
+        is_absent = not any(path.startswith(f"{name}.") for path in known)
+        if name != first and is_absent and held is not None and last in hints(held):
+            return f"`{last}` is a field of `{name}` in deploy files: {hint}"
+    return ""
+
+
+def _beside(what: str, known: Collection[str], record: Record, catalog: Catalog) -> str:
+    """Name the nearest of what stands beside the value that is not there."""
     for above in _above(what):
         shown = subject_of(above, record, catalog).shown
         below = {_part_below(shown, path) for path in known if path.startswith(f"{shown}.")}
@@ -44,16 +86,23 @@ def instead_of(what: str, record: Record, catalog: Catalog) -> str:
             return _one_of(shown, _part_below(above, what), sorted(below))
         if shown in known:
             return f"`{shown}` has no members"
+    return ""
+
+
+def _anywhere(what: str, known: Collection[str], record: Record) -> str:
+    """Name what is near in the whole plan."""
     first = what.partition(".")[0]
     if first in _HINTS:
         return _HINTS[first]
-    having = [f"`{name}.{first}`" for name in _stages(record) if f"{name}.{first}" in known]
-    if having:
-        return f"stages have it: {', '.join(having)}"
-    stages = ", ".join(f"`{name}`" for name in _stages(record))
+    names = _stages(record)
+    ends = (f".{first}", f".{what.rpartition('.')[2]}")
+    having = [path for path in sorted(known) if path.endswith(ends)]
+    listed = [f"`{path}`" for name in names for path in having if path.startswith(f"{name}.")]
+    if listed:
+        return f"stages have it: {', '.join(listed[:_SHOWN])}"
     near = nearest(what, known)
     meant = "" if near is None else f"did you mean `{near}`? "
-    return f"{meant}stages of this plan: {stages}"
+    return f"{meant}stages of this plan: {', '.join(f'`{name}`' for name in names)}"
 
 
 def _one_of(above: str, got: str, names: Sequence[str]) -> str:
@@ -88,6 +137,10 @@ def _known(record: Record, catalog: Catalog) -> Iterator[str]:
     for name in _stages(record):
         stage = record.stages.get(name)
         yield from (f"{name}.{axis}" for axis in catalog.axes)
+        yield from (
+            f"{name}.{each.name}.routing" for each in catalog.axes.values() if each.policies
+        )
+        yield from (f"{name}.{field}" for field in (() if stage is None else OF_STAGES))
         yield from (f"{name}.{field.name}" for field in fields if _has(stage, field))
 
 

@@ -59,6 +59,8 @@ class FieldDoc:
     """Flags that set it."""
     declarations: tuple[Declaration, ...]
     """What its owners say: several where they differ."""
+    is_member: bool = False
+    """Whether it is a member whose name anybody chooses."""
 
 
 def explain_field(
@@ -82,6 +84,7 @@ def explain_field(
                 kinds=tuple(_kinds(below[0], fields, catalog)),
                 flags=tuple(_flags(below, catalog, flags)),
                 declarations=tuple(map(declaration_of, found)),
+                is_member=any(each.is_member for each in found),
             )
     return None
 

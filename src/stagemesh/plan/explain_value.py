@@ -11,7 +11,7 @@ from stagemesh.config.load import Loaded
 from stagemesh.plan.checks import rule_findings
 from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
-from stagemesh.plan.explain_wide import WideDoc, wide_doc
+from stagemesh.plan.explain_wide import WideDoc, is_of_connector, wide_doc
 from stagemesh.plan.make import Made
 from stagemesh.plan.pins import DEVICES
 from stagemesh.plan.provenance import AXES, PLACEMENT
@@ -107,8 +107,9 @@ def explain_value(
         doc = None if wide is None else wide.doc
     else:
         doc = explain_field(written, catalog, {})
+        doc = None if doc is None or doc.path != written else doc
     stage = record.stages.get(subject.stage or "")
-    if value is None and (doc is None or not _is_here(doc, subject, record, catalog)):
+    if value is None and (doc is None or not _is_here(doc, subject, record)):
         return None
     own = None if doc is None else _own(doc.declarations, stage)
     said = [] if value is None else [value, *value.superseded]
@@ -155,17 +156,15 @@ def story_text(story: ValueStory, width: int | None = None) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block != [""]) + "\n"
 
 
-def _is_here(doc: FieldDoc, subject: Subject, record: Record, catalog: Catalog) -> bool:
+def _is_here(doc: FieldDoc, subject: Subject, record: Record) -> bool:
     """Whether the stage, or the pipeline, has a field that nobody gives.
 
     A plan has every value of the pipeline; and a mapping with free names has what was given alone.
     """
-    above = doc.path.rpartition(".")[0]
-    around = explain_field(above, catalog, {}) if above else None
-    if around is not None and around.declarations == doc.declarations:
+    if doc.is_member:
         return False
     if subject.stage is None:
-        return doc.is_common and not record.wide
+        return doc.is_common and (not record.wide or is_of_connector(subject.path, record))
     stage = record.stages.get(subject.stage)
     return bool(doc.kinds) if stage is None else stage.execution_type in doc.kinds
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import hints
 from stagemesh.config.edges import EDGES
-from stagemesh.config.schema import EdgeEntry
+from stagemesh.config.schema import ConnectorEntry, EdgeEntry
 from stagemesh.plan.declared import Declared
-from stagemesh.plan.edge_values import CONNECTORS
+from stagemesh.plan.edge_values import CONNECTORS, EXTRA
 from stagemesh.plan.explain_field import FieldDoc, declaration_of, explain_field
 from stagemesh.plan.make import Made
 from stagemesh.plan.subject import Record
@@ -27,6 +28,10 @@ _GOES_TO: Final = {
     CONNECTORS: "the edges that name the connector",
 }
 _EVERY: Final = "every stage"
+_EXTRA: Final = 2
+"""Parts of a path to the options of a connector, behind the first."""
+_OPTION: Final = 3
+"""Those of a path to one of them."""
 
 
 @frozen
@@ -47,9 +52,60 @@ def wide_doc(path: str, record: Record, made: Made, catalog: Catalog) -> WideDoc
     if first == EDGES:
         edge = record.edges.get(rest[0]) if rest else None
         return None if edge is None or len(rest) == 1 else _of_edge(edge, rest[1], made, catalog)
+    if is_of_connector(path, record):
+        return _of_connector(rest[0], rest[2:], record, made, catalog)
     written = ".".join(rest) if first == LAUNCH else path
     doc = explain_field(written, catalog, {}) if written else None
     return None if doc is None else WideDoc(doc=doc, goes_to=_GOES_TO.get(first, _EVERY))
+
+
+def is_of_connector(path: str, record: Record) -> bool:
+    """Whether a path is that of all options of a named connector, or of one of them."""
+    first, *rest = path.split(".")
+    return (
+        first == CONNECTORS
+        and len(rest) in (_EXTRA, _OPTION)
+        and rest[1] == EXTRA
+        and f"{CONNECTORS}.{rest[0]}.name" in record.values(None)
+    )
+
+
+def _of_connector(
+    name: str, option: Sequence[str], record: Record, made: Made, catalog: Catalog
+) -> WideDoc | None:
+    """Find who declares an option of a connector: the connector, or a model for the edges."""
+    chosen = record.values(None)[f"{CONNECTORS}.{name}.name"].value
+    spec = catalog.connectors.get(str(chosen))
+    assert spec is not None  # another one has no settings, and so no record
+    owner, options = f"connector `{spec.name}`", hints(spec.options)
+    if not option:
+        listed = ", ".join(f"`{each}`" for each in options)
+        doc = f"Options of that class: {listed or 'it has none'}."
+        return _wide(Declared(owner=owner, kind=ConnectorEntry, name=EXTRA, doc=doc))
+    if option[0] in options:
+        return _wide(Declared(owner=owner, kind=spec.options, name=option[0]))
+    pipeline = None if made.loaded is None else made.loaded.pipeline
+    for stage in () if pipeline is None else pipeline.stages:
+        if option[0] in hints(stage.edge_options):
+            owner = f"stage `{stage.model_stage}`"
+            found = Declared(owner=owner, kind=stage.edge_options, name=option[0])
+            return _wide(found)
+    return None
+
+
+def _wide(found: Declared) -> WideDoc:
+    return WideDoc(doc=_doc(found), goes_to=_GOES_TO[CONNECTORS])
+
+
+def _doc(found: Declared) -> FieldDoc:
+    return FieldDoc(
+        path=CONNECTORS,
+        written=(),
+        is_common=True,
+        kinds=(),
+        flags=(),
+        declarations=(declaration_of(found),),
+    )
 
 
 def _of_edge(edge: EdgePlan, name: str, made: Made, catalog: Catalog) -> WideDoc | None:
@@ -70,12 +126,4 @@ def _of_edge(edge: EdgePlan, name: str, made: Made, catalog: Catalog) -> WideDoc
         goes_to = f"the model, where `{producer.model_stage}` hands over"
     elif name not in edge.options:
         return None
-    doc = FieldDoc(
-        path=CONNECTORS,
-        written=(),
-        is_common=True,
-        kinds=(),
-        flags=(),
-        declarations=(declaration_of(found),),
-    )
-    return WideDoc(doc=doc, goes_to=goes_to)
+    return WideDoc(doc=_doc(found), goes_to=goes_to)

@@ -78,6 +78,11 @@ def is_by_name(annotation: Annotation) -> bool:
     return origin in _MAPPINGS
 
 
+def item_type(annotation: Annotation) -> Annotation:
+    """Return the type of the members of a mapping with free names."""
+    return typing.get_args(without_null(annotation))[-1]
+
+
 def _constraint(item: object) -> str:
     if isinstance(item, Range):
         return f" {item}"

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, cast
 
+from stagemesh.config.meant import meant_by
 from stagemesh.config.place import Place, Run
 from stagemesh.config.plain import plain
 from stagemesh.config.told_once import TOLD_ONCE, told_once
@@ -135,7 +136,8 @@ def wrong_type(value: object, place: Place, run: Run, expected: str) -> Unset:
     """Tell that a value has another type than `expected`; what was told before stays untold."""
     if value is UNSET:
         return UNSET
-    return run.tell("CF012", f"{place.name} must be {expected}, got {_got(value)}", place.origin)
+    message = f"{place.name} must be {expected}, got {_got(value)}"
+    return run.tell("CF012", message, place.origin, meant_by(value, expected))
 
 
 def _got(value: object) -> str:

@@ -26,6 +26,7 @@ from stagemesh.config.tree import (
     tree_from_value,
     tree_from_yaml,
 )
+from stagemesh.config.yaml_core import CoreLoader
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
@@ -39,8 +40,6 @@ _SHORT: Final = 10_000
 """Characters of a text that cannot hold too many values."""
 _MAX_EVENTS: Final = 3 * MAX_VALUES + 8
 """Steps of the parser above which there are too many values: a value has a key, a start, an end."""
-
-_Loader: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 @frozen
@@ -108,8 +107,8 @@ def read_yaml(
         if len(text) > _SHORT and _holds_too_much(text):
             _tell(findings, source, "CF005", f"holds more than `{MAX_VALUES}` values")
             return None
-        tagged = tagged_in(yaml.parse(text, Loader=_Loader)) if _TAG in text else ()
-        tree = tree_from_yaml(yaml.compose(text, Loader=_Loader), tagged)
+        tagged = tagged_in(yaml.parse(text, Loader=CoreLoader)) if _TAG in text else ()
+        tree = tree_from_yaml(yaml.compose(text, Loader=CoreLoader), tagged)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
@@ -127,7 +126,7 @@ def read_yaml(
 
 def _holds_too_much(text: str) -> bool:
     """Whether there are too many values, before a node is made of any."""
-    steps = enumerate(yaml.parse(text, Loader=_Loader))
+    steps = enumerate(yaml.parse(text, Loader=CoreLoader))
     return any(number > _MAX_EVENTS for number, _ in steps)
 
 
@@ -191,6 +190,7 @@ def _document(tree: Tree, text: str | None, source: Source, findings: Findings) 
                 message=problem.message,
                 origin=_origin(source, line, column, problem.path),
                 notes=notes,
+                help=problem.help,
             )
         )
     if isinstance(tree.value, Mapping):

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import yaml
 
+from stagemesh.config.yaml_core import is_ambiguous, number, whole_number
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
@@ -38,7 +39,6 @@ MAX_VALUES: Final = 20_000
 """Values of one source, so that a few nested YAML aliases cannot fill the memory. JSON has none."""
 
 _SCALARS: Final = (str, bool, int, float, type(None))
-_CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
 _PREFIX: Final = "tag:yaml.org,2002:"
 _MERGE: Final = f"{_PREFIX}merge"
 _NODES: Final[Mapping[type[yaml.Event], type[yaml.Node]]] = {
@@ -67,6 +67,8 @@ class Problem:
     """Where in the text."""
     first: Position | None = None
     """Where the first of two equal keys stands."""
+    help: str | None = None
+    """What to write instead, where that can be told."""
 
 
 @frozen
@@ -271,6 +273,9 @@ class _YamlBuilder(_Builder):
             self._unsupported(node, path)
             return UNSET
         kind = node.tag.removeprefix(_PREFIX)
+        if kind == "int" and is_ambiguous(node.value):
+            self._ambiguous(node, path)
+            return UNSET
         try:
             return _typed(kind, node)
         except ValueError:
@@ -285,6 +290,17 @@ class _YamlBuilder(_Builder):
         """Whether a key is `<<`."""
         return key.tag == _MERGE and not self._has_tag(key)
 
+    def _ambiguous(self, node: yaml.ScalarNode, path: Path) -> None:
+        self.problems.append(
+            Problem(
+                code="CF005",
+                message=f"a number must not begin with `0`, got {quoted(node.value)}",
+                path=path,
+                position=_position(node),
+                help=f'write `{int(node.value)}`, or `"{node.value}"` where text is meant',
+            )
+        )
+
     def _unsupported(self, node: yaml.Node, path: Path) -> None:
         tag = quoted(node.tag.replace(_PREFIX, "!!"))
         self.tell("CF005", f"tag {tag} is not supported", path, _position(node))
@@ -296,11 +312,11 @@ def _typed(kind: str, node: yaml.ScalarNode) -> object:
         case "int" | "float" if len(node.value) > _LONGEST_NUMBER:
             raise ValueError
         case "int":
-            return _CONSTRUCTOR.construct_yaml_int(node)
+            return whole_number(node.value)
         case "float":
-            return _CONSTRUCTOR.construct_yaml_float(node)
+            return number(node.value)
         case "bool":
-            return _CONSTRUCTOR.construct_yaml_bool(node)
+            return node.value.lower() == "true"
         case "null":
             return None
         case _:  # text, and what stays the text that it was, such as a date

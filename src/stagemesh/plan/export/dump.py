@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import yaml
 
 from stagemesh.config.tree import quoted
+from stagemesh.config.yaml_core import CoreDumper
 from stagemesh.plan.words import value_text
 
 _WIDTH = 100
@@ -14,8 +15,9 @@ _WIDTH = 100
 
 def yaml_text(value: Mapping[str, object]) -> str:
     """Write a mapping; tuples become lists."""
-    return yaml.safe_dump(
+    return yaml.dump(
         _listed(value),
+        Dumper=CoreDumper,
         sort_keys=False,
         default_flow_style=False,
         allow_unicode=True,

@@ -286,6 +286,17 @@ def test_a_closed_standard_output_is_told(
     assert capsys.readouterr().err == "error[CL006]: standard output is closed\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["diff", "a", "b"], 2), (["plan", "m"], 1), (["none"], 1), ([], 1)]
+)
+def test_a_closed_standard_output_leaves_what_the_command_leaves(
+    arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 of `diff` says that there are differences, so trouble is 2."""
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(arguments) == code
+
+
 def test_a_full_standard_output_is_told() -> None:
     """A device without room: exit code 1, one line, no traceback."""
     with Path("/dev/full").open("w") as full:

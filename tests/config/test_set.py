@@ -45,13 +45,22 @@ def test_text_stays_the_text_that_was_typed(speech: Speech) -> None:
             "thinker.devices=0",
             "thinker.env.A=1",
             "thinker.env.B=true",
+            "thinker.env.C=010",
             "talker.quantization=8",
         )
     )
     assert told(loaded) == []
     assert value(loaded, "thinker", "devices") == "0"
-    assert value(loaded, "thinker", "env") == {"A": "1", "B": "true"}
+    assert value(loaded, "thinker", "env") == {"A": "1", "B": "true", "C": "010"}
     assert value(loaded, "talker", "quantization") == "8"
+
+
+def test_a_number_with_a_zero_in_front_is_none(speech: Speech) -> None:
+    """As in a file, where text is not wanted."""
+    loaded = speech.load(set_values=("thinker.max_num_seqs=010",))
+    assert told(loaded) == [
+        "CF005 --set thinker.max_num_seqs=010: a number must not begin with `0`, got `010`"
+    ]
 
 
 def test_members_of_an_axis_are_set_by_name(speech: Speech) -> None:

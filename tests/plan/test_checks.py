@@ -234,3 +234,15 @@ def test_two_axes_that_bind_the_same_place_conflict() -> None:
 def test_another_priority_settles_it() -> None:
     """Then there is an order."""
     assert hooked("dp", 1) is None
+
+
+@pytest.mark.parametrize("others", [{}, {"tp": 2}, {"tp": 2, "dp": 2}])
+@pytest.mark.parametrize("size", [2, 3, None])
+def test_without_experts_no_size_is_offered(size: int | None, others: dict[str, int]) -> None:
+    """The size that would follow from the other axes is refused as well, so it is not named."""
+    axes = [axis("ep", size), *(axis(name, each) for name, each in others.items())]
+    given = request(solo(), {"thinker": Said(axes=axes)}, facts=StageFacts(num_experts=0))
+    if size is None and not others:
+        assert planned(given)
+    else:
+        assert codes(given) == ["AX032"]

@@ -118,11 +118,11 @@ def instead(what: str, made: Made) -> str:
         ("edges.0-1.giant_bytes", [("default", 2**30)]),
         (
             "edges.0-1.window_size",
-            [("deploy.yaml:9:33", 2), ("lower.yaml:2:1", 3), ("default", None)],
+            [("deploy.yaml:9:33", 2), ("lower.yaml:2:33", 3), ("default", None)],
         ),
         (
             "edges.0-1.max_inflight",
-            [("deploy.yaml:9:3", None), ("lower.yaml:2:1", 4), ("default", None)],
+            [("deploy.yaml:9:3", None), ("lower.yaml:2:50", 4), ("default", None)],
         ),
         ("session_mode", [("deploy.yaml:3:15", "duplex"), ("default", None)]),
         ("duplex_session.max_sessions", [("deploy.yaml:4:32", 2), ("default", 1)]),
@@ -198,7 +198,7 @@ def test_a_limit_of_a_lower_list_is_replaced_with_it(made: Made) -> None:
     Path("deploy.yaml").write_text(said, encoding="utf-8")
     assert words("edges.0-1.max_inflight", planned("deploy.yaml"))[:2] == [
         ("deploy.yaml:4:8", None),
-        ("lower.yaml:2:1", 4),
+        ("lower.yaml:2:50", 4),
     ]
     plan = planned({"pipeline": "toy", "edges": [{"from": 0, "to": 1}]}).plan
     assert plan is not None

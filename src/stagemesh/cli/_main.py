@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     namespace = argparse.Namespace(debug=False, json=False, failure=1)
     if not isinstance(sys.stdout, io.TextIOBase):
         sys.stderr.write("error[CL006]: standard output is closed\n")
-        return 1
+        return _failure(arguments)
     try:
         code = _run(arguments, namespace)
         sys.stdout.flush()
@@ -95,8 +95,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 def _parser(arguments: list[str]) -> Parser:
     """Declare the command that was typed, or all of them where none was."""
-    typed = next((word for word in arguments if not word.startswith("-")), "")
-    found = _typed(typed)
+    found = _typed(arguments)
     return _declared(found or COMMANDS.declarations(), with_arguments=bool(found))
 
 
@@ -114,8 +113,17 @@ def _declared(commands: Sequence[Command], *, with_arguments: bool) -> Parser:
     return parser
 
 
-def _typed(word: str) -> tuple[Command, ...]:
-    """Load the command of that name alone; the others would cost every start their parsers."""
+def _failure(arguments: list[str]) -> int:
+    """Return what the command that was typed leaves when it fails, before it can run."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for command in _typed(arguments):
+        command.configure(parser)
+    return int(parser.get_default("failure") or 1)
+
+
+def _typed(arguments: list[str]) -> tuple[Command, ...]:
+    """Load the command that was typed alone; the others would cost every start their parsers."""
+    word = next((word for word in arguments if not word.startswith("-")), "")
     name = word.replace("-", "_")
     found = COMMANDS.load(name) if name in COMMANDS.modules() else ()
     return tuple(command for command in found if command.name == word)

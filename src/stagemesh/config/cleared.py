@@ -37,7 +37,16 @@ def as_written(edges: Sourced[object]) -> Sourced[object]:
     listed = cast("tuple[EdgeSettings, ...] | None", edges.value)
     written = None if listed is None else tuple(edge.entry for edge in listed)
     below = tuple(as_written(old) for old in edges.superseded)
-    return dataclasses.replace(edges, value=written, superseded=below)
+    parts = {number: _sourced(edge) for number, edge in enumerate(listed or ())}
+    return dataclasses.replace(edges, value=written, superseded=below, parts=parts)
+
+
+def _sourced(edge: EdgeSettings) -> Sourced[object]:
+    """An entry with the places of its members."""
+    parts: dict[str | int, Sourced[object]] = {
+        key: Sourced(value=value, origin=edge.place(key)) for key, value in edge.entry.items()
+    }
+    return Sourced(value=edge.entry, origin=edge.origin, parts=parts)
 
 
 def _name(path: Path) -> tuple[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import Checkpoint, find_folder, read_checkpoint, read_config
 from stagemesh.config.command_line import read_command_line
 from stagemesh.config.deploy import read_deploy
-from stagemesh.config.document import Document, Source, read_json, read_mapping
+from stagemesh.config.document import Document, Findings, Source, read_json, read_mapping
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import model_of, named_model
 from stagemesh.config.inputs import ConfigInput, PlanInputs
@@ -20,7 +20,7 @@ from stagemesh.config.layering import meet_strategy
 from stagemesh.config.lookup import read_file
 from stagemesh.config.opened import OpenedFile
 from stagemesh.config.patch import Patch
-from stagemesh.config.place import Run
+from stagemesh.config.place import Place, Run
 from stagemesh.config.scope import Scope
 from stagemesh.config.settings import Settings, Sourced
 from stagemesh.config.settle import settle
@@ -28,7 +28,8 @@ from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import EXPECTED, read_strategy
 from stagemesh.config.strategy_specs import SOURCE, file_form
 from stagemesh.config.topology import topology_findings
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.config.tree import quoted
+from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import PipelineConfig
@@ -158,7 +159,12 @@ class _Loading:
         run.findings.extend(wrong)
         if wrong:
             return None, None
-        return model, None if file is None else read_checkpoint(file, model.pipeline, run)
+        if file is None:
+            return model, None
+        read = Run()
+        checkpoint = read_checkpoint(file, model.pipeline, read)
+        run.findings += read.findings if named is None else _asked_by(named, read.findings)
+        return model, checkpoint
 
     # --- the settings ---------------------------------------------------------------------------
 
@@ -186,3 +192,10 @@ class _Loading:
         settings = settle(patches, pipeline, self._catalog, self._fields, self._run)
         self._run.findings.extend(launch_findings(self._launch))
         return replace(settings, launch=self._launch)
+
+
+def _asked_by(named: tuple[str, Place], findings: Findings) -> Iterator[Diagnostic]:
+    """Say beside what a checkpoint lacks who asks it for that: a file that names the pipeline."""
+    name, place = named
+    note = Note(message=f"{quoted(name)} is asked for here", origin=place.origin)
+    return (replace(found, notes=(*found.notes, note)) for found in findings)

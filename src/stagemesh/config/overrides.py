@@ -19,6 +19,7 @@ from stagemesh.config.scope import Scope
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import Path, path_text, quoted
 from stagemesh.config.typed_entry import read_typed_entry
+from stagemesh.config.yaml_core import is_ambiguous
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import StagePipelineConfig
@@ -76,7 +77,7 @@ def read_set(text: str, scope: Scope, run: Run) -> list[Patch]:
         lacks = "value" if sign and not typed else "path" if sign else "`=`"
         run.tell("CF066", f"`--set` {quoted(text)} has no {lacks}", origin, _FORM)
         return []
-    value = _yaml_value(typed, source, run)
+    value = typed if is_ambiguous(typed) else _yaml_value(typed, source, run)
     place = Place(located=Nowhere(source=source)).child(names[0], label=names[0])
     stage = find_stage(names[0], place, scope.stages, run)
     if stage is not None and scope.stages.pipeline is not None:
@@ -88,6 +89,9 @@ def read_set(text: str, scope: Scope, run: Run) -> list[Patch]:
         return list(read_typed_entry(entry, place, stage, scope, tried)), tried
 
     patches, tried = attempt(value)
+    if tried.findings and is_ambiguous(typed):  # where it is no text, it is no number either
+        value = _yaml_value(typed, source, run)
+        patches, tried = attempt(value)
     if tried.findings and isinstance(value, int | float):
         as_text, second = attempt(typed)
         patches, tried = (as_text, second) if not second.findings else (patches, tried)

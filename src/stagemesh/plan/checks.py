@@ -119,7 +119,7 @@ def _too_many_ranks(stack: Stack) -> Iterator[Diagnostic]:
 
 def _size_mismatch(stack: Stack, item: StackedAxis) -> Diagnostic | None:
     size = implied_size(item.axis, stack.stage, stack.sizes)
-    if size is None or size == item.size:
+    if size is None or size == item.size or not item.axis.is_possible(stack.facts):
         return None
     factors = item.axis.size_from[stack.stage.execution_type]
     product = " x ".join(factors)

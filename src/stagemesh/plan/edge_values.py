@@ -7,7 +7,7 @@ keeps the path that it has there as well: `connectors.NAME.extra.OPTION`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, cast
+from typing import Final
 
 from stagemesh.config.edges import EDGES
 from stagemesh.config.settings import ConnectorSettings, Settings, Sourced
@@ -78,26 +78,26 @@ def _limits(edge: EdgePlan, settings: Settings) -> Iterator[tuple[str, ValuePlan
     given = settings.fields.get(EDGES, settings.cleared.get(EDGES))
     if given is None:
         return
-    lists = [_entry(edge, each.value) for each in (given, *given.superseded)]
-    own = [each for each in settings.edges if (each.source, each.target) == _ends(edge)]
+    first, *lower = (_entry(edge, each) for each in (given, *given.superseded))
     for name in _LIMITS:
-        if any(name in entry for entry in lists):
-            below = tuple(
-                Sourced(value=entry[name], origin=old.origin)
-                for entry, old in zip(lists[1:], given.superseded, strict=True)
-                if name in entry
+        below = tuple(entry.parts[name] for entry in lower if name in entry.parts)
+        if below or name in first.parts:
+            own = first.parts.get(name)
+            said = Sourced(
+                value=None if own is None else own.value,
+                origin=first.origin if own is None else own.origin,
+                superseded=below,
+                clears=own is None,
             )
-            origin = own[0].place(name) if own else given.origin
-            value, clears = lists[0].get(name), name not in lists[0]
-            said = Sourced(value=value, origin=origin, superseded=below, clears=clears)
             yield name, value_plan(said)
 
 
-def _entry(edge: EdgePlan, written: object) -> Mapping[str, object]:
-    """Return what a list says about an edge; `null` says nothing."""
-    entries = cast("tuple[Mapping[str, object], ...] | None", written)
-    ends = _ends(edge)
-    return next((each for each in entries or () if (each["from"], each["to"]) == ends), {})
+def _entry(edge: EdgePlan, written: Sourced[object]) -> Sourced[object]:
+    """Return what a list says about an edge; the list where it says nothing, as `null` does."""
+    for entry in written.parts.values():
+        if (entry.parts["from"].value, entry.parts["to"].value) == _ends(edge):
+            return entry
+    return Sourced(value=None, origin=written.origin)
 
 
 def _ends(edge: EdgePlan) -> tuple[int, int]:

@@ -13,9 +13,11 @@ from stagemesh.config.inputs import PlanInputs, opened_once
 from stagemesh.config.load import Loaded
 from stagemesh.plan.build import build
 from stagemesh.plan.prepare import Prepared, prepare
+from stagemesh.plan.replaced import without
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Origin
 
 _SAID_TWICE: Final = "CF067"
 """Says that two places of one layer disagree."""
@@ -64,24 +66,26 @@ class _Offers:
 
     def work(self, values: tuple[str, ...]) -> bool:
         """Whether the values of `--set` lead to a plan, in place of those that they contradict."""
-        given = self._inputs.set_values
-        prepared = self._prepared((*given, *values))
-        told = _said_twice(prepared.diagnostics)
-        if told:
-            kept = tuple(each for each in given if f"--set {each}" not in told)
-            prepared = self._prepared((*kept, *values))
+        given = self._inputs
+        prepared = self._prepared(given, values)
+        while told := _said_twice(prepared.diagnostics):
+            left = without(given, told)
+            if left == given:
+                return False
+            given, prepared = left, self._prepared(left, values)
         if prepared.request is None or any(each.is_error for each in prepared.diagnostics):
             return False
         return build(prepared.request, self.catalog).plan is not None
 
-    def _prepared(self, values: tuple[str, ...]) -> Prepared:
-        return prepare(replace(self._inputs, set_values=values), self._host, self.catalog)
+    def _prepared(self, given: PlanInputs, values: tuple[str, ...]) -> Prepared:
+        inputs = replace(given, set_values=(*given.set_values, *values))
+        return prepare(inputs, self._host, self.catalog)
 
 
-def _said_twice(found: Iterable[Diagnostic]) -> frozenset[str]:
-    """Sources of values that another one of their layer contradicts."""
+def _said_twice(found: Iterable[Diagnostic]) -> frozenset[Origin]:
+    """Places of values that another one of their layer contradicts."""
     return frozenset(
-        place.source
+        place
         for each in found
         if each.code == _SAID_TWICE
         for place in (each.origin, *(note.origin for note in each.notes))

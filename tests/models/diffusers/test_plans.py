@@ -423,6 +423,11 @@ def test_a_checkpoint_without_an_index_lists_nothing(tmp_path: Path) -> None:
     """A deploy file may name the pipeline of another one."""
     (tmp_path / "config.json").write_text('{"model_type": "x"}', encoding="utf-8")
     assert broken(tmp_path, "flux") == ["MD030 config.json: the checkpoint lists no denoiser"]
+    (tmp_path / "d.yaml").write_text("# mine\npipeline: flux\n", encoding="utf-8")
+    (named,) = attempt(tmp_path, None, str(tmp_path / "d.yaml")).diagnostics
+    assert [(note.message, str(note.origin).rpartition("/")[2]) for note in named.notes] == [
+        ("`flux` is asked for here", "d.yaml:2:11")
+    ]
     assert str(attempt(tmp_path, None, {"pipeline": "flux"}).diagnostics[0].help).endswith("none")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.plan.make import Made, make
 from stagemesh.spec.unset import UNSET
 from tests.config.flagged import text_of
@@ -104,15 +104,33 @@ def test_an_offer_stands_in_place_of_what_was_typed() -> None:
     assert _followed(kept, offer).plan is not None
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"thinker": {"tensor_parallel_size": 3}},
+        {"0": {"tensor_parallel_size": 3, "max_num_seqs": 2}},
+        {"thinker": {"tp": 3, "devices": "0,1,2"}},
+        {"thinker": {"tp": {"size": 3}}},
+        '{"thinker": {"tensor_parallel_size": 3}}',
+    ],
+)
+def test_an_offer_stands_in_place_of_overrides(overrides: str | dict[str, object]) -> None:
+    """A wrong value gets the offer that it gets in a file."""
+    inputs = _inputs("qwen2_5_omni", "8xH200", {"thinker": [{"axis": "tp", "size": 3}]})
+    in_file = _offers(make(inputs, HOST))
+    typed = dataclasses.replace(_inputs("qwen2_5_omni", "8xH200", {}), stage_overrides=overrides)
+    assert in_file == _offers(make(typed, HOST))
+    assert in_file == ["--set thinker.tensor_parallel_size=2 --set thinker.devices=2,3"]
+
+
 def test_nothing_is_offered_that_contradicts_what_cannot_be_taken_back() -> None:
-    """The overrides of a mapping stay, and nothing that is typed beside them wins."""
-    inputs = dataclasses.replace(
-        _inputs("qwen2_5_omni", "8xH200", {}),
-        stage_overrides={"thinker": {"tensor_parallel_size": 3}},
-    )
+    """A flag of all stages is no value of one of them, and stays."""
+    given = GivenField(name="tensor_parallel_size", value=3, source="--tensor-parallel-size")
+    inputs = dataclasses.replace(_inputs("qwen2_5_omni", "8xH200", {}), fields=(given,))
     made = make(inputs, HOST)
     assert made.plan is None
-    assert _offers(made) == []
+    for offer in _offers(made):
+        assert _followed(inputs, offer).plan is not None
 
 
 @st.composite

@@ -202,3 +202,17 @@ def test_what_a_model_says_itself_is_not_told() -> None:
     axes = {"sp_ulysses": dataclasses.replace(ulysses, options={"mode": shipped})}
     settings = dataclasses.replace(given.settings, stages=(dataclasses.replace(stage, axes=axes),))
     assert attempt(dataclasses.replace(given, settings=settings)).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("experts", "told"),
+    [
+        (0, "leave `enable_expert_parallel` out"),
+        (8, "give `ep` a size above `1`, or leave `enable_expert_parallel` out"),
+    ],
+)
+def test_more_ranks_are_no_remedy_without_experts(experts: int, told: str) -> None:
+    """They would be refused for it."""
+    said = {"thinker": Said(axes=[axis("ep", None)])}
+    found = attempt(request(solo(), said, facts=StageFacts(num_experts=experts))).diagnostics
+    assert [(each.code, each.help) for each in found] == [("AX012", told)]

@@ -35,6 +35,8 @@ Works: TypeAlias = Callable[[Overrides], bool]
 
 _LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL110", "PL130")
 """Beginnings of the codes that another layout can answer."""
+_LEFT_OUT: Final = ("AX032",)
+"""Codes of axes that no size would help: they say themselves that they are to be left out."""
 _DEVICES: Final = 16
 """Most devices for which axes are added: a message should not take long."""
 _OFFERS: Final = 8
@@ -51,6 +53,8 @@ def with_suggestion(
 ) -> tuple[Diagnostic, ...]:
     """Add a layout that would fit to the first error, if layouts are all that is wrong."""
     wrong = [found for found in diagnostics if found.is_error]
+    if any(found.code in _LEFT_OUT for found in wrong):
+        return tuple(diagnostics)
     if not wrong or not all(map(is_about_layout, wrong)):
         return tuple(diagnostics)
     overrides = suggest(request, catalog, works)

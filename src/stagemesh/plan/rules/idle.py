@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 
 from stagemesh.plan.rules.context import RuleContext, Ruling
-from stagemesh.plan.stack import StackedAxis
+from stagemesh.plan.stack import Stack, StackedAxis
 from stagemesh.plan.stage import StageDraft
 from stagemesh.spec.axis import SIZE, WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
@@ -43,7 +43,7 @@ def idle(context: RuleContext) -> Ruling:
         words = list(_words(item)) if _is_idle(item) else []
         lost = [word for word in words if word.origin not in acting]
         if lost:
-            found.append(_without_effect(draft.stage.model_stage, item, lost))
+            found.append(_without_effect(draft.stack, item, lost))
     return Ruling(diagnostics=(*found, *_unserved(context)))
 
 
@@ -65,13 +65,17 @@ def _unserved(context: RuleContext) -> Iterator[Diagnostic]:
         for draft, word in said:
             if word.origin not in acting and not _is_taken_back(draft, names, word):
                 listed = " or ".join(f"`{name}`" for name in names)
+                is_possible = any(
+                    context.catalog.axes[name].is_possible(draft.stack.facts) for name in names
+                )
+                larger = f"give {listed} a size above `1`, or " if is_possible else ""
                 yield Diagnostic(
                     code="AX012",
                     severity=Severity.WARNING,
                     message=f"`{field}` of `{draft.stage.model_stage}` has no effect"
                     f" without {listed}",
                     origin=word.origin,
-                    help=f"give {listed} a size above `1`, or leave `{field}` out",
+                    help=f"{larger}leave `{field}` out",
                 )
 
 
@@ -112,15 +116,18 @@ def _is_switched_off(item: StackedAxis, written: Origin) -> bool:
     return item.size == 1 and size is not None and size.origin.layer > written.layer
 
 
-def _without_effect(stage: str, item: StackedAxis, words: list[_Word]) -> Diagnostic:
+def _without_effect(stack: Stack, item: StackedAxis, words: list[_Word]) -> Diagnostic:
+    """Say how it would act; where no size would do, as without experts, only to leave it out."""
     first, *others = words
+    larger = f"{_larger(item)}, or " if item.axis.is_possible(stack.facts) else ""
     return Diagnostic(
         code="AX012",
         severity=Severity.WARNING,
-        message=f"`{first.name}` of `{stage}` has no effect: `{item.axis.name}` has size `1`",
+        message=f"`{first.name}` of `{stack.stage.model_stage}` has no effect:"
+        f" `{item.axis.name}` has size `1`",
         origin=first.origin,
         notes=tuple(Note(message=f"nor has `{word.name}`", origin=word.origin) for word in others),
-        help=f"{_larger(item)}, or leave {' and '.join(f'`{word.name}`' for word in words)} out",
+        help=f"{larger}leave {' and '.join(f'`{word.name}`' for word in words)} out",
     )
 
 

@@ -37,7 +37,9 @@ def as_written(edges: Sourced[object]) -> Sourced[object]:
     listed = cast("tuple[EdgeSettings, ...] | None", edges.value)
     written = None if listed is None else tuple(edge.entry for edge in listed)
     below = tuple(as_written(old) for old in edges.superseded)
-    parts = {number: _sourced(edge) for number, edge in enumerate(listed or ())}
+    parts: dict[str | int, Sourced[object]] = {
+        number: _sourced(edge) for number, edge in enumerate(listed or ())
+    }
     return dataclasses.replace(edges, value=written, superseded=below, parts=parts)
 
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 
 from stagemesh.cli._main import main
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.make import make
 from stagemesh.plan.save import to_json
 from stagemesh.plan.saved import open_saved
 from stagemesh.plan.values import Plan
@@ -424,7 +426,9 @@ def test_a_checkpoint_without_an_index_lists_nothing(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "x"}', encoding="utf-8")
     assert broken(tmp_path, "flux") == ["MD030 config.json: the checkpoint lists no denoiser"]
     (tmp_path / "d.yaml").write_text("# mine\npipeline: flux\n", encoding="utf-8")
-    (named,) = attempt(tmp_path, None, str(tmp_path / "d.yaml")).diagnostics
+    (named,) = make(
+        PlanInputs(model=str(tmp_path), deploy_config=tmp_path / "d.yaml"), HOST
+    ).diagnostics
     assert [(note.message, str(note.origin).rpartition("/")[2]) for note in named.notes] == [
         ("`flux` is asked for here", "d.yaml:2:11")
     ]

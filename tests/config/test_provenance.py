@@ -151,4 +151,4 @@ def test_the_plan_says_of_each_member_where_it_came_from(show: Show) -> None:
     limit = made.plan.values["edges.0-1.max_inflight"]
     assert (limit.value, limit.layer, limit.origin) == (3, "overlay", "deploy.yaml:2:40")
     [old] = limit.superseded
-    assert (old.value, old.origin) == (2, "base.yaml:1:8")
+    assert (old.value, old.origin) == (2, "base.yaml:1:40")

@@ -151,6 +151,13 @@ def test_what_cannot_be_read_is_told_once_with_its_place(text: str, expected: st
     assert found[0].startswith(expected)
 
 
+def test_what_cannot_be_held_at_all_is_told_once() -> None:
+    """Not also that it is no mapping."""
+    findings: Findings = []
+    assert read_mapping([object()], SOURCE, findings) is None
+    assert [found.code for found in findings] == ["CF005"]
+
+
 def test_words_are_keys_like_any_text() -> None:
     """`on`, `no` and `1:30` among them."""
     assert good("on: 1\nno: 2\n1:30: 3\n").value == {"on": 1, "no": 2, "1:30": 3}

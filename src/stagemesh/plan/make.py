@@ -66,16 +66,15 @@ class _Offers:
 
     def work(self, values: tuple[str, ...]) -> bool:
         """Whether the values of `--set` lead to a plan, in place of those that they contradict."""
-        given = self._inputs
-        prepared = self._prepared(given, values)
-        while told := _said_twice(prepared.diagnostics):
-            left = without(given, told)
-            if left == given:
-                return False
-            given, prepared = left, self._prepared(left, values)
-        if prepared.request is None or any(each.is_error for each in prepared.diagnostics):
-            return False
-        return build(prepared.request, self.catalog).plan is not None
+        prepared, replaced = self._prepared(self._inputs, values), frozenset[Origin]()
+        while told := _said_twice(prepared.diagnostics) - replaced:
+            replaced |= told  # of several stages with the same mistake one is told at a time
+            prepared = self._prepared(without(self._inputs, replaced), values)
+        return (
+            prepared.request is not None
+            and not any(each.is_error for each in prepared.diagnostics)
+            and build(prepared.request, self.catalog).plan is not None
+        )
 
     def _prepared(self, given: PlanInputs, values: tuple[str, ...]) -> Prepared:
         inputs = replace(given, set_values=(*given.set_values, *values))

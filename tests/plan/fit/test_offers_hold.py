@@ -123,6 +123,17 @@ def test_an_offer_stands_in_place_of_overrides(overrides: str | dict[str, object
     assert in_file == ["--set thinker.tensor_parallel_size=2 --set thinker.devices=2,3"]
 
 
+def test_an_offer_stands_in_place_of_overrides_of_several_stages() -> None:
+    """One mistake that two stages share is told once, and answered at both."""
+    size = {"tp": 5, "devices": None}
+    typed = dataclasses.replace(
+        _inputs("qwen2_5_omni", "8xH200", {}), stage_overrides={"thinker": size, "talker": size}
+    )
+    [offer] = _offers(make(typed, HOST))
+    assert "thinker.tensor_parallel_size=" in offer
+    assert "talker.tensor_parallel_size=" in offer
+
+
 def test_nothing_is_offered_that_contradicts_what_cannot_be_taken_back() -> None:
     """A flag of all stages is no value of one of them, and stays."""
     given = GivenField(name="tensor_parallel_size", value=3, source="--tensor-parallel-size")

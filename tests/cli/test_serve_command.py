@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import re
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import stagemesh.cli._serve
 from stagemesh.cli._main import main
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.descriptors import reachable_files
 from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.server import Listening, ServeOptions
@@ -52,7 +54,7 @@ class Stopped:
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A checkpoint folder that can be planned; its server is the stand-in."""
     folder = tmp_path / "model"
     folder.mkdir()
@@ -63,7 +65,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(stagemesh.cli._serve, "Server", Stopped)
     monkeypatch.delenv("STAGEMESH_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
-    return str(folder)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield str(folder)
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 
 def test_it_serves_until_sigterm(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +131,14 @@ def test_every_option_of_a_server_but_its_log_is_about_users(
         *OF_USERS,
         "--log-format",
     }
+
+
+def test_a_server_may_open_as_many_files_as_it_can_be_allowed(model: str) -> None:
+    """Every client takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    assert main(["serve", model]) == 0
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == reachable_files(256, hard)
 
 
 @pytest.mark.usefixtures("own_log")

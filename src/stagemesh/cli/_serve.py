@@ -19,6 +19,7 @@ from stagemesh.errors import DiagnosticError
 from stagemesh.plan.render import plan_summary
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_runnable
+from stagemesh.runtime.descriptors import raise_file_limit
 from stagemesh.runtime.launchers.worker import run_headless
 from stagemesh.runtime.transport.token import USERS, check_bind, idle_permission, read_api_key
 from stagemesh.serve.logs import FORMATS, RequestLog
@@ -41,6 +42,7 @@ def run(namespace: argparse.Namespace) -> int:
     show_diagnostics(made.diagnostics, made.documents)
     if made.plan is None:
         return 1
+    raise_file_limit()
     tell = _teller(namespace)
     typed = {name: said for name, said in vars(namespace).items() if name in _OF_USERS}
     if made.plan.launch.headless:

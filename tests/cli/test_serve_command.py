@@ -9,6 +9,8 @@ import asyncio
 import json
 import logging
 import os
+import re
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 import stagemesh.cli._serve
 from stagemesh.cli._main import main
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.descriptors import reachable_files
 from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.server import Listening, ServeOptions
@@ -51,7 +54,7 @@ class Stopped:
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A checkpoint folder that can be planned; its server is the stand-in."""
     folder = tmp_path / "model"
     folder.mkdir()
@@ -62,7 +65,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(stagemesh.cli._serve, "Server", Stopped)
     monkeypatch.delenv("STAGEMESH_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
-    return str(folder)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield str(folder)
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 
 def test_it_serves_until_sigterm(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,6 +95,50 @@ def test_a_headless_start_works_for_its_head_alone(
     assert [plan.launch.stage_id for plan in worked] == [1]
     shown = capsys.readouterr()
     assert (shown.out, "serving at" in shown.err) == ("", False)
+
+
+HEADLESS = ("--headless", "--stage-id", "talker", "-oma", "127.0.0.2", "-omp", "9000")
+OF_USERS = {
+    "--host": "127.0.0.1",
+    "--port": "8000",
+    "--api-key-file": "missing",
+    "--control-socket": "own.sock",
+    "--queue-limit": "-1",
+    "--max-request-bytes": "1",
+    "--max-unread-bytes": "1",
+}
+
+
+def test_what_is_about_users_is_refused_by_a_headless_start(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One diagnostic each, at its default or not, and nothing else about any of them."""
+    typed = [word for pair in OF_USERS.items() for word in pair]
+    assert main(["serve", model, *HEADLESS, *typed]) == 1
+    shown = capsys.readouterr().err
+    assert shown.count("error[") == len(OF_USERS)
+    for flag in OF_USERS:
+        assert shown.count(f"error[SV006]: `{flag}`") == 1
+
+
+def test_every_option_of_a_server_but_its_log_is_about_users(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So that none is forgotten above: a headless start logs as well."""
+    assert main(["serve", "--help"]) == 0
+    shown = capsys.readouterr().out.partition("\nserver:\n")[2]
+    assert set(re.findall(r"^  (--[a-z-]+)", shown, flags=re.MULTILINE)) == {
+        *OF_USERS,
+        "--log-format",
+    }
+
+
+def test_a_server_may_open_as_many_files_as_it_can_be_allowed(model: str) -> None:
+    """Every client takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    assert main(["serve", model]) == 0
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == reachable_files(256, hard)
 
 
 @pytest.mark.usefixtures("own_log")
@@ -125,17 +174,18 @@ def own_log() -> Iterator[None]:
 
 
 def test_every_option_reaches_the_server(model: str) -> None:
-    """Address, key, control socket and size."""
+    """Address, key, control socket and limits."""
     Path("key").write_text(f"{KEY}\n")
     Path("key").chmod(0o600)
     typed = "--host 0.0.0.0 --port 9000 --api-key-file key --control-socket own.sock"
-    typed += " --max-request-bytes 1000 --max-unread-bytes 2000"
+    typed += " --queue-limit 0 --max-request-bytes 1000 --max-unread-bytes 2000"
     assert main(["serve", model, *typed.split()]) == 0
     assert Stopped.options == ServeOptions(
         host="0.0.0.0",  # noqa: S104  with a key
         port=9000,
         key=Secret(token=KEY.encode()),
         control=Path("own.sock"),
+        queue_limit=0,
         max_request_bytes=1000,
         max_unread_bytes=2000,
     )
@@ -178,6 +228,7 @@ def test_a_permission_that_nobody_could_use_is_told(
     [
         (["--port", "65536"], "SV005", "--port"),
         (["--port", "-1"], "SV005", "--port"),
+        (["--queue-limit", "-1"], "SV005", "--queue-limit"),
         (["--max-request-bytes", "0"], "SV005", "--max-request-bytes"),
         (["--max-unread-bytes", "0"], "SV005", "--max-unread-bytes"),
         (["--api-key-file", "missing"], "RT020", "missing"),

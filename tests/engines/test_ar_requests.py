@@ -39,6 +39,20 @@ def answer(engine: ArEngine, prompt: Payload | None = None, **params: object) ->
     return tiny.finish(engine)["a"]
 
 
+def test_a_prompt_is_wanted_on_when_its_tokens_are_computed(
+    tiny_model: Callable[[str], Path],
+) -> None:
+    """So many in a step as there is room for; the last one waits for what follows it."""
+    engine = tiny.loaded(tiny_model("llama"), ArOptions(block_size=4, max_num_batched_tokens=10))
+    engine.add(EngineRequest(request_id="a", params={}))
+    engine.append("a", tiny.token_payload(PROMPT), last=False)
+    wanted = []
+    for _ in range(2):
+        wanted.append(engine.wants_input("a"))
+        engine.step()
+    assert [*wanted, engine.wants_input("a")] == [False, False, True]
+
+
 def test_an_answer_ends_at_its_length(engine: ArEngine) -> None:
     """`max_tokens` ends it, and the units say what was counted."""
     outputs = answer(engine, max_tokens=7, ignore_eos=True)

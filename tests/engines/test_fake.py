@@ -53,6 +53,19 @@ def test_an_echo_gives_the_input_back() -> None:
     assert bytes(payload.buffer("x").data) == b"hi"
 
 
+def test_an_echo_wants_its_next_input_when_it_has_none() -> None:
+    """Not before: whoever sends them would run ahead."""
+    engine = fake(delay_steps=1)
+    engine.add(EngineRequest(request_id="a"))
+    wanted = [engine.wants_input("a")]
+    for text in "bc":
+        engine.append("a", Payload(meta={"text": text}), last=False)
+    for _ in range(4):
+        wanted.append(engine.wants_input("a"))
+        engine.step()
+    assert [*wanted, engine.wants_input("a")] == [True, False, False, False, False, True]
+
+
 def test_a_program_gives_its_outputs_with_their_delay() -> None:
     """Number, bytes and the steps between are as told; a request's program beats the stage's."""
     engine = fake(num_outputs=5, delay_steps=2)

@@ -53,6 +53,15 @@ def finish(engine: GenerationEngine) -> list[EngineOutput]:
     return outputs
 
 
+def test_a_session_wants_its_next_input_when_it_has_no_unit(engine: GenerationEngine) -> None:
+    """The last letter is kept back until the input is whole."""
+    engine.add(EngineRequest(request_id="a"))
+    engine.append("a", tiny.text_payload("no"), last=False)
+    assert not engine.wants_input("a")
+    engine.step()
+    assert engine.wants_input("a")
+
+
 def test_equal_buckets_run_together_up_to_the_limit(engine: GenerationEngine) -> None:
     """Two of three vowels share a step; the consonant in front is run first and alone."""
     start(engine, a="t", b="e", c="o", d="i")

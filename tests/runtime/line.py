@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
@@ -98,13 +98,22 @@ class Line:
     """Everything; `unread_bytes` is what may wait for the user of each request."""
 
     def __init__(
-        self, num_outputs: int, output_bytes: int, unread_bytes: int, limits: Limits
+        self,
+        num_outputs: int,
+        output_bytes: int,
+        unread_bytes: int,
+        limits: Limits,
+        delay_steps: int = 0,
     ) -> None:
-        """Needs a running loop; `limits` are those of the edge between the stages."""
+        """Needs a running loop; `limits` are those of the edge between the stages.
+
+        The second one takes `delay_steps` more for each output.
+        """
         self.unread_bytes = unread_bytes
         program = FakeOptions(num_outputs=num_outputs, output_bytes=output_bytes)
         self.first = Stage(FIRST, program, partial(self._said, FIRST))
-        self.second = Stage(SECOND, FakeOptions(), partial(self._said, SECOND))
+        slow = FakeOptions(delay_steps=delay_steps)
+        self.second = Stage(SECOND, slow, partial(self._said, SECOND))
         self.wires = [Wire() for _ in range(4)]
         between, back, up, down = self.wires
         connector = Connector(spec=CONNECTOR, options=SharedMemoryOptions())
@@ -118,6 +127,8 @@ class Line:
         back.hears, down.hears = partial(_credit, self.middle), partial(_credit, self.last)
         self.running: dict[Key, Running] = {}
         self.got: dict[Key, list[OmniOutput]] = {}
+        self.came: Counter[Key] = Counter()
+        """Inputs of the second stage."""
         self.owing: dict[Key, set[int]] = {}
         self.ended: dict[Key, bool] = {}
         self._plan = stage_plan(SECOND, FakeStage(name="second", final="data"))
@@ -183,6 +194,7 @@ class Line:
 
     def _input(self, message: Message, attached: Attached) -> None:
         assert isinstance(message, Chunk)
+        self.came[message.key] += 1
         self.second.requests.chunk(self.into, message, attached)
 
     def _output(self, message: Message, attached: Attached) -> None:
@@ -223,6 +235,10 @@ class _Prompt:
     def take(self, _chunk: Chunk, _attached: Attached) -> Payload:
         """The prompt."""
         return Payload(meta={"text": "hi"})
+
+    def keep(self, _chunk: Chunk, payload: Payload) -> Payload:
+        """It is in memory of its own already."""
+        return payload
 
     def drop(self, _key: Key) -> None:
         """Nothing is held."""

@@ -25,11 +25,13 @@ WINDOWS = {
 }
 
 
-def with_line(work: Callable[[Line], None], limits: Limits | None = None) -> None:
+def with_line(
+    work: Callable[[Line], None], limits: Limits | None = None, delay_steps: int = 0
+) -> None:
     """Run `work` and close what is left."""
 
     async def run() -> None:
-        line = Line(NUM, BYTES, UNREAD, limits or Limits())
+        line = Line(NUM, BYTES, UNREAD, limits or Limits(), delay_steps)
         try:
             work(line)
         finally:
@@ -96,6 +98,57 @@ def test_others_run_on_beside_many_who_do_not_read() -> None:
         check_idle(line)
 
     with_line(work)
+
+
+def test_a_slow_stage_bounds_the_one_before_it() -> None:
+    """It is not paused, and its user reads; it is ahead by what two windows hold, and no more."""
+
+    def work(line: Line) -> None:
+        key = line.submit("slow")
+        most = 2 * Limits().chunks
+        while key not in line.ended:
+            for _ in range(most + 4):
+                line.first.turn()
+                for wire in line.wires:
+                    while wire.move():
+                        pass
+            line.second.turn()
+            line.read(key)
+            assert line.came[key] - len(line.got[key]) <= most + 1, "one is on its way to the user"
+            assert line.middle.num_waiting <= 1
+            assert line.into.num_kept <= Limits().chunks
+        read_all(line)
+        assert len(line.got[key]) == NUM
+        check_idle(line)
+
+    with_line(work, delay_steps=5)
+
+
+def test_a_slow_stage_keeps_no_memory_of_the_edge() -> None:
+    """Those whose turn has not come hold credit of their own, and hold nobody up."""
+
+    def work(line: Line) -> None:
+        slow = [line.submit(f"slow{number}") for number in range(20)]
+        for _ in range(20):
+            line.first.turn()
+            for wire in line.wires:
+                while wire.move():
+                    pass
+            line.second.turn()
+        assert not line.first.engine.has_work()
+        assert line.into.num_kept == len(slow) * Limits().chunks
+        for key in slow[1:]:
+            line.leave(key)
+        line.rest()
+        assert line.into.num_kept <= Limits().chunks
+        while slow[0] not in line.ended:
+            line.rest()
+            line.read(slow[0])
+        read_all(line)
+        assert len(line.got[slow[0]]) == NUM
+        check_idle(line)
+
+    with_line(work, delay_steps=60)
 
 
 def test_who_leaves_in_the_pause_leaves_nothing() -> None:

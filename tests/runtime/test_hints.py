@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from stagemesh.errors import DiagnosticError, OverloadedError
-from stagemesh.plan.values import AxisPlan, PatternPlan, Plan
 from stagemesh.runtime.hints import RouteHints, check_hints, routing_keys
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
+from tests.runtime.hashed import hashed
 from tests.runtime.started import Started
 
 STALL = {"only": {"fail_at": "stall"}}
-
-
-def hashed(replicas: int, **options: object) -> Plan:
-    """One stage that is routed by hash."""
-    plan = fake_plan([FakeStage(name="only", final="text", replicas=replicas, policy="hash")])
-    pattern = PatternPlan(name="RouteByStage", args={"policy": "hash"})
-    axis = AxisPlan(
-        axis="stage_replica",
-        size=replicas,
-        label="stage_replica",
-        role="multiplies_replicas",
-        groups=(),
-        routing=pattern,
-        aggregation=pattern,
-        owner="delegated",
-        options=options,
-        traffic=None,
-    )
-    return replace(plan, stages=(replace(plan.stages[0], axes=(axis,)),))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +28,8 @@ def hashed(replicas: int, **options: object) -> Plan:
         ("alice", "got `str`"),
         (RouteHints(keys=cast("dict[str, str]", "alice")), "`keys` is `str`"),
         (RouteHints(keys=cast("dict[str, str]", {"session": 1})), "more than texts"),
+        (RouteHints(keys={"session": "a", "sesion": "a"}), "no stage is routed by `sesion`"),
+        (RouteHints(keys={"request_id": "a"}), "no stage is routed by `request_id`"),
         (RouteHints(cost=0), "`cost` is a whole number"),
         (RouteHints(cost=True), "`cost` is a whole number"),
         (RouteHints(follows=cast("str", 1)), "`follows` names a request"),
@@ -55,9 +37,18 @@ def hashed(replicas: int, **options: object) -> Plan:
 )
 def test_wrong_hints_are_told_of(hints: object, told: str | None) -> None:
     """Before anything is sent."""
-    found = check_hints(hints)
+    found = check_hints(hints, hashed(2, key="session"))
     assert len(found) == (told is not None)
     assert all(told is not None and told in one.message for one in found)
+
+
+def test_a_key_needs_a_stage_that_is_routed_by_it() -> None:
+    """The help says what there is."""
+    asked = RouteHints(keys={"sesion": "a"})
+    (near,) = check_hints(asked, hashed(2, key="session"))
+    (none,) = check_hints(asked, fake_plan([FakeStage(name="only", final="text", replicas=2)]))
+    assert near.help == "did you mean `session`? allowed here: `session`"
+    assert none.help == "no stage has `routing: hash`"
 
 
 def test_a_prompt_can_be_the_key() -> None:

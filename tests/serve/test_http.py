@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,7 @@ from stagemesh.errors import OverloadedError
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve.http import tell_errors
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
+from tests.runtime.hashed import hashed
 from tests.serve.served import Client, events, serving
 
 pytestmark = pytest.mark.slow
@@ -95,6 +97,11 @@ BAD: list[tuple[str, object, int, str]] = [
     ("a prompt of a wrong type", {"prompt": 3}, 400, "SV001"),
     ("an empty prompt", {"prompt": " "}, 400, "RT004"),
     ("an unknown stage", {"prompt": "hi", "sampling_params": {"thinkr": {}}}, 400, "RT001"),
+    ("a route that is none", {"prompt": "hi", "route": "alice"}, 400, "SV001"),
+    ("an unknown name of a route", {"prompt": "hi", "route": {"replica": 1}}, 400, "SV001"),
+    ("a cost of nothing", {"prompt": "hi", "route": {"cost": 0}}, 400, "SV001"),
+    ("an unknown key", {"prompt": "hi", "route": {"keys": {"session": "a"}}}, 400, "RT017"),
+    ("whom nobody knows", {"prompt": "hi", "route": {"follows": "nobody"}}, 400, "RT012"),
     ("a deadline of nothing", {"prompt": "hi", "timeout_s": 0}, 400, "RT007"),
     (
         "a buffer of another size",
@@ -138,6 +145,58 @@ def test_what_fails_before_an_output_has_a_status_of_its_own(
     error = json.loads(answer)["error"]
     assert (found, error["code"]) == (status, code), error
     assert ("Retry-After" in headers) == (status == 503)
+
+
+def test_a_request_says_where_it_would_like_to_be_served(tmp_path: Path) -> None:
+    """Equal keys reach one replica, and a companion goes to that of the request it follows."""
+    with serving(hashed(3, key="session"), tmp_path) as spread:
+
+        async def replica(session: aiohttp.ClientSession, route: Mapping[str, object]) -> int:
+            asked = {"prompt": "hi", "stream": False, "route": route}
+            async with session.post(f"{spread.listening.url}/v1/generate", json=asked) as answer:
+                return int((await answer.json())["report"][0]["replicas"][0])
+
+        async def ask() -> tuple[set[int], set[int], list[int]]:
+            async with aiohttp.ClientSession() as session:
+                users = [{"keys": {"session": f"user-{number}"}} for number in range(12)]
+                same = {await replica(session, users[0]) for _ in range(4)}
+                others = [await replica(session, user) for user in users]
+                stalled = {
+                    "prompt": "hi",
+                    "request_id": "first",
+                    "progress": True,
+                    "route": users[0],
+                    "sampling_params": {"only": {"fail_at": "stall"}},
+                }
+                url = f"{spread.listening.url}/v1/generate"
+                async with session.post(url, json=stalled) as first:
+                    await first.content.readuntil(b"}")
+                    away = [users[number] for number in range(12) if others[number] not in same]
+                    follower = {"follows": "first", "cost": 2, **away[0]}
+                    return same, set(others), [await replica(session, follower)]
+
+        same, all_of_them, companion = spread.call(ask())
+    assert len(same) == 1
+    assert len(all_of_them) > 1
+    assert set(companion) == same
+
+
+def test_requests_beyond_the_queue_limit_are_refused(tmp_path: Path) -> None:
+    """One that runs and none that waits: the next one hears when to come again."""
+    plan = fake_plan([FakeStage(name="only", final="text", args={"max_num_seqs": 1})])
+    with serving(plan, tmp_path, queue_limit=0) as small:
+
+        async def ask() -> tuple[int, bool, str]:
+            url = f"{small.listening.url}/v1/generate"
+            stalled = {"prompt": "hi", "progress": True}
+            stalled |= {"sampling_params": {"only": {"fail_at": "stall"}}}
+            async with aiohttp.ClientSession() as session, session.post(url, json=stalled) as one:
+                await one.content.readuntil(b"}")
+                async with session.post(url, json={"prompt": "hi"}) as other:
+                    error = (await other.json())["error"]
+                    return other.status, "Retry-After" in other.headers, error["code"]
+
+        assert small.call(ask()) == (503, True, "RT016")
 
 
 def test_a_full_server_says_when_there_may_be_room() -> None:

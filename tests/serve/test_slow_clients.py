@@ -71,12 +71,12 @@ def test_a_client_that_does_not_read_stops_its_stages(client: Client) -> None:
             again = json.dumps({"prompt": "hi", "request_id": "slow"}).encode()
             status, _, _ = await client._ask("POST", "/v1/generate", again, None)
             assert status == 400
-            got = b""
+            got = bytearray()
             while b"event: error" not in got[-200_000:]:
                 data = await loop.sock_recv(sock, 1 << 20)
                 assert data, "it says how it ended"
                 got += data
-            return got
+            return bytes(got)
 
     told = client.call(work())
     outputs = told.count(b"event: output")

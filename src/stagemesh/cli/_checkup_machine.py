@@ -13,6 +13,7 @@ from typing import Final
 from stagemesh.cli._checkup import Check, State
 from stagemesh.config.host import Host, read_host
 from stagemesh.plan.place import size_text
+from stagemesh.runtime.descriptors import reachable_files
 
 _GIB: Final = 2**30
 _LEAST_MEMORY: Final = 2 * _GIB
@@ -113,12 +114,16 @@ def memfd_check(create: Callable[[str], int]) -> Check:
 
 
 def files_check(soft: int, hard: int) -> Check:
-    """Check how many files a process may open."""
-    name, message = "open files", f"{'unlimited' if soft < 0 else soft} for one process"
-    if soft < 0 or soft >= _LEAST_FILES:
+    """Check how many files a process may open: servers and stages raise their limit themselves."""
+    name, most = "open files", reachable_files(soft, hard)
+    message = f"{'unlimited' if soft < 0 else soft} for one process"
+    if most != soft:
+        message += f"; servers and stages raise it to {most}"
+    if most < 0 or most >= _LEAST_FILES:
         return Check(name=name, state=State.OK, message=message)
-    reachable = _LEAST_FILES if hard < 0 else min(hard, _LEAST_FILES)
-    help_text = f"`ulimit -n {reachable}` raises it for this shell"
+    help_text = (
+        f"raise the hard limit to {_LEAST_FILES}: `ulimit -Hn`, or the container's `--ulimit`"
+    )
     return Check(name=name, state=State.WARNING, message=message, help=help_text)
 
 

@@ -7,17 +7,19 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from stagemesh.cli._log import show_log
 from stagemesh.cli._making import made_from
 from stagemesh.cli._screen import columns, show_diagnostics
+from stagemesh.config.launch_rules import flag_name
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.render import plan_summary
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_runnable
+from stagemesh.runtime.descriptors import raise_file_limit
 from stagemesh.runtime.launchers.worker import run_headless
 from stagemesh.runtime.transport.token import USERS, check_bind, idle_permission, read_api_key
 from stagemesh.serve.logs import FORMATS, RequestLog
@@ -27,6 +29,11 @@ from stagemesh.spec.origin import Layer, Origin
 
 _log: Final = logging.getLogger("stagemesh.serve")
 _MAX_PORT: Final = 65535
+_OF_USERS: Final = (
+    *("host", "port", "api_key_file", "control_socket"),
+    *("queue_limit", "max_request_bytes", "max_unread_bytes"),
+)
+"""Options about those who ask, whom a headless start does not hear."""
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -35,27 +42,21 @@ def run(namespace: argparse.Namespace) -> int:
     show_diagnostics(made.diagnostics, made.documents)
     if made.plan is None:
         return 1
+    raise_file_limit()
     tell = _teller(namespace)
+    typed = {name: said for name, said in vars(namespace).items() if name in _OF_USERS}
     if made.plan.launch.headless:
-        return _work(made.plan, tell)
-    key = read_api_key(namespace.api_key_file)
+        return _work(made.plan, typed, tell)
+    options = _options(typed)
     is_insecure = made.plan.launch.insecure_no_token
     found = [
-        *_wrong_numbers(namespace),
-        *check_bind(namespace.host, key, is_insecure=is_insecure, places=USERS),
+        *_wrong_numbers(options),
+        *check_bind(options.host, options.key, is_insecure=is_insecure, places=USERS),
         *check_runnable(made.plan),
     ]
     if found:
         raise DiagnosticError(found)
-    show_diagnostics(idle_permission(made.plan.launch, namespace.host, key), ())
-    options = ServeOptions(
-        host=namespace.host,
-        port=namespace.port,
-        key=key,
-        control=None if namespace.control_socket is None else Path(namespace.control_socket),
-        max_request_bytes=namespace.max_request_bytes,
-        max_unread_bytes=namespace.max_unread_bytes,
-    )
+    show_diagnostics(idle_permission(made.plan.launch, options.host, options.key), ())
     server = Server(made.plan, options)
     if namespace.log_format is not None:
         server.observers.add(RequestLog())
@@ -65,8 +66,21 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def _work(plan: Plan, tell: Callable[[str], None]) -> int:
+def _options(typed: Mapping[str, Any]) -> ServeOptions:
+    """What was typed, over the defaults; raises `DiagnosticError` when the key cannot be read."""
+    control = typed.get("control_socket")
+    others = {name: typed[name] for name in typed if name not in ("api_key_file", "control_socket")}
+    return ServeOptions(
+        key=read_api_key(typed.get("api_key_file")),
+        control=None if control is None else Path(control),
+        **others,
+    )
+
+
+def _work(plan: Plan, typed: Mapping[str, object], tell: Callable[[str], None]) -> int:
     """Run replicas for a head elsewhere, which alone is asked: no port is opened for users."""
+    if typed:
+        raise DiagnosticError([_of_users(flag_name(name)) for name in typed])
     tell(plan_summary(plan, columns(sys.stderr)))
     asyncio.run(run_headless(plan))
     tell("stopped")
@@ -97,18 +111,30 @@ async def _serve(server: Server, tell: Callable[[str], None]) -> None:
     await server.run(ready)
 
 
-def _wrong_numbers(namespace: argparse.Namespace) -> Iterator[Diagnostic]:
-    if not 0 <= namespace.port <= _MAX_PORT:
-        told = f"a port is from 0 to {_MAX_PORT}: `{namespace.port}`"
-        yield _diagnostic(told, "--port")
+def _of_users(flag: str) -> Diagnostic:
+    return Diagnostic(
+        code="SV006",
+        message=f"`{flag}` says nothing to a `--headless` start: users do not reach it",
+        origin=Origin(layer=Layer.GLOBAL, source=flag),
+        help="give it to the start that runs the orchestrator, or leave it out",
+    )
+
+
+def _wrong_numbers(options: ServeOptions) -> Iterator[Diagnostic]:
+    if not 0 <= options.port <= _MAX_PORT:
+        told = f"a port is from 0 to {_MAX_PORT}: `{options.port}`"
+        yield _wrong_number(told, "--port")
+    if options.queue_limit is not None and options.queue_limit < 0:
+        told = f"requests that may wait are at least 0: `{options.queue_limit}`"
+        yield _wrong_number(told, "--queue-limit")
     for flag, number in (
-        ("--max-request-bytes", namespace.max_request_bytes),
-        ("--max-unread-bytes", namespace.max_unread_bytes),
+        ("--max-request-bytes", options.max_request_bytes),
+        ("--max-unread-bytes", options.max_unread_bytes),
     ):
         if number < 1:
-            yield _diagnostic(f"bytes are at least 1: `{number}`", flag)
+            yield _wrong_number(f"bytes are at least 1: `{number}`", flag)
 
 
-def _diagnostic(message: str, flag: str) -> Diagnostic:
+def _wrong_number(message: str, flag: str) -> Diagnostic:
     origin = Origin(layer=Layer.GLOBAL, source=flag)
     return Diagnostic(code="SV005", message=message, origin=origin)

@@ -6,24 +6,17 @@ import argparse
 
 from stagemesh.spec.command import Command
 
-DEFAULT_PORT = 8000
-
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     from stagemesh.cli._arguments import add_plan_arguments  # noqa: PLC0415  only when typed
 
     parser.usage = "%(prog)s MODEL [options]"
     add_plan_arguments(parser)
-    group = parser.add_argument_group("server")
+    # What is not typed does not appear in the namespace: headless starts refuse what is.
+    group = parser.add_argument_group("server", argument_default=argparse.SUPPRESS)
+    group.add_argument("--host", metavar="ADDRESS", help="address to listen on")
     group.add_argument(
-        "--host", metavar="ADDRESS", default="127.0.0.1", help="address to listen on"
-    )
-    group.add_argument(
-        "--port",
-        metavar="N",
-        type=int,
-        default=DEFAULT_PORT,
-        help="port to listen on; 0 takes any that is free",
+        "--port", metavar="N", type=int, help="port to listen on; 0 takes any that is free"
     )
     group.add_argument(
         "--api-key-file",
@@ -38,20 +31,22 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--log-format",
         choices=("text", "json"),
+        default=None,
         help="log every request on standard error, as lines of text or of JSON",
     )
     group.add_argument(
-        "--max-request-bytes",
+        "--queue-limit",
         metavar="N",
         type=int,
-        default=256 * 1024 * 1024,
-        help="longest body of a request",
+        help="requests that may wait beyond those that the first stage serves at a time",
+    )
+    group.add_argument(
+        "--max-request-bytes", metavar="N", type=int, help="longest body of a request"
     )
     group.add_argument(
         "--max-unread-bytes",
         metavar="N",
         type=int,
-        default=8 * 1024 * 1024,
         help="output of a request that may wait for a client that does not read",
     )
 

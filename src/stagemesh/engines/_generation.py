@@ -120,6 +120,11 @@ class GenerationEngine:
         finally:
             payload.release()
 
+    def wants_input(self, request_id: str) -> bool:
+        """Whether the session has no unit that could be run."""
+        state = self._requests.get(request_id)
+        return state is None or state.fault is not None or state.bucket is None
+
     def step(self) -> list[EngineOutput]:
         """Tell failures, then run the batch of the first in line."""
         outputs = self._failed()

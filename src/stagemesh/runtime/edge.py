@@ -145,12 +145,10 @@ class EdgeIn:
     def keep(self, chunk: Chunk, payload: Payload) -> Payload:
         """Give back the memory of a payload that was taken, and nothing else.
 
-        Returns what was in it; releasing that gives the credit, on whatever thread.
+        Returns what was in it; releasing that gives the credit. Both may be done on any thread.
         """
         copied = payload.copied()
-        self._keeps.add(chunk.number)
-        self._kept.setdefault(chunk.key, set()).add(chunk.seq)
-        payload.release()
+        self._here(self._keep, chunk, payload.release)
         return replace(copied, release=partial(self._here, self.credit, chunk.key, (chunk.seq,)))
 
     def credit(self, key: Key, seqs: Sequence[int]) -> None:
@@ -188,6 +186,11 @@ class EdgeIn:
         if attached.bulk:
             self._bulk[chunk.number] = attached.bulk
         return payload
+
+    def _keep(self, chunk: Chunk, release: Callable[[], None]) -> None:
+        self._keeps.add(chunk.number)
+        self._kept.setdefault(chunk.key, set()).add(chunk.seq)
+        release()
 
     def _released(self, number: int) -> None:
         self._here(self._acknowledge, number)

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final
 
+from stagemesh.plan.values import Plan
 from stagemesh.runtime.core.actions import REQUEST_ID
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.runtime.shapes import shapes_of
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.patterns import Policy
 from stagemesh.spec.payload import Payload
 
 PROMPT: Final = "prompt"
@@ -28,9 +31,9 @@ class RouteHints:
     """The name of a running request whose replicas it shares."""
 
 
-def check_hints(hints: object) -> list[Diagnostic]:
-    """Say what is wrong with them, whatever they are."""
-    return [
+def check_hints(hints: object, plan: Plan) -> list[Diagnostic]:
+    """Say what is wrong with them, whatever they are; a key that no stage looks up is wrong."""
+    found = [
         Diagnostic(
             code="RT017",
             message=f"a route is given as `RouteHints`: {flaw}",
@@ -38,6 +41,18 @@ def check_hints(hints: object) -> list[Diagnostic]:
         )
         for flaw in _flaws(hints)
     ]
+    if not found and isinstance(hints, RouteHints) and hints.keys:
+        known = {stage.key for stage in shapes_of(plan) if stage.routing.policy is Policy.HASH}
+        found = [
+            Diagnostic(
+                code="RT017",
+                message=f"no stage is routed by `{key:.40}`",
+                help=did_you_mean(key, known) if known else "no stage has `routing: hash`",
+            )
+            for key in hints.keys
+            if key not in known
+        ]
+    return found
 
 
 def routing_keys(name: str, prompt: Payload, hints: RouteHints) -> Mapping[str, str]:

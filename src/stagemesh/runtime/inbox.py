@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TypeAlias
@@ -36,6 +37,15 @@ class Append:
     """The input, borrowed."""
     last: bool
     """Whether it is the last input of all edges."""
+    keep: Callable[[], Payload] | None = field(default=None, compare=False)
+    """Gives the memory back and returns what was in it; `None` where that has been done.
+
+    May be called on any thread. Releasing what it returns gives the credit.
+    """
+
+    def kept(self) -> Append:
+        """The same in memory of its own."""
+        return self if self.keep is None else replace(self, payload=self.keep(), keep=None)
 
 
 @frozen

@@ -274,7 +274,7 @@ class AsyncOmni:
         route: RouteHints | None,
     ) -> Call:
         route = RouteHints() if route is None else route
-        found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route)
+        found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route, self.plan)
         given = {} if sampling_params is None else sampling_params
         params = self._rules.merge(given, found)
         return Call(

@@ -16,6 +16,7 @@ import time
 import traceback
 from typing import Final
 
+from stagemesh.runtime.descriptors import raise_file_limit
 from stagemesh.runtime.rank_engine import rank_engine
 from stagemesh.runtime.ranks.follower import Follower
 from stagemesh.runtime.ranks.io import RankAssignment, RankIO
@@ -28,6 +29,7 @@ def main() -> int:
     """Follow rank 0 until it closes; the exit code is 0 when it did."""
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise_file_limit()
     io = RankIO(socket.socket(fileno=int(sys.argv[1])))
     assignment = io.start()
     try:

@@ -1,10 +1,13 @@
 """The engine loop: the main thread of a stage process.
 
 Once per step it takes in what the I/O thread has left in the inbox and hands back what the step
-gave. A request that goes wrong, in the engine or in a bridge, fails alone. When a whole step
-raises, nobody knows whose fault it was: every request of the engine fails, and it goes on empty.
-With further ranks it cannot, because they may still wait for one another: that ends the loop.
-Memory that has run out twice in a row does not come back by itself: that ends the loop.
+gave. The engine gets an input when its request wants it; until then the input waits here without
+credit, so that whoever sends them does not run ahead, and in memory of its own.
+
+A request that goes wrong, in the engine or in a bridge, fails alone. When a whole step raises,
+nobody knows whose fault it was: every request of the engine fails, and it goes on empty. With
+further ranks it cannot, because they may still wait for one another: that ends the loop. Memory
+that has run out twice in a row does not come back by itself: that ends the loop.
 """
 
 from __future__ import annotations
@@ -102,6 +105,8 @@ class _Live:
     key: Key
     since: float
     routes: dict[int, _Route]
+    inputs: list[Append] = field(default_factory=list)
+    """Those that it does not want yet, in order."""
     started: float | None = None
     first_output_s: float | None = None
     units: dict[str, float] = field(default_factory=dict)
@@ -131,6 +136,8 @@ class StageLoop:
         self._inbox = inbox
         self._emit = emit
         self._live: dict[str, _Live] = {}
+        self._behind: dict[str, _Live] = {}
+        """Requests with inputs that they do not want yet."""
         self._emissions: list[Emission] = []
         self._recovers = recovers
         self._ran_out = False
@@ -148,6 +155,8 @@ class StageLoop:
             self._apply(command)
         if self._engine.has_work():
             self._step()
+        for live in list(self._behind.values()):
+            self._guard(live.key, partial(self._catch_up, live))
         if self._emissions:
             emissions, self._emissions = self._emissions, []
             self._emit(emissions)
@@ -168,7 +177,7 @@ class StageLoop:
                 if live.started is None:
                     live.started = time.monotonic()
                     self._count.started += 1
-                self._guard(command.key, partial(self._append, command))
+                self._guard(command.key, partial(self._take, live, command))
             case Pause():
                 self._engine.pause(rid)
             case Resume():
@@ -185,6 +194,23 @@ class StageLoop:
         self._live[add.key.rid] = _Live(key=add.key, since=add.since, routes=routes)
         self._count.added += 1
         self._engine.add(EngineRequest(request_id=add.key.rid, params=add.params))
+
+    def _take(self, live: _Live, append: Append) -> None:
+        rid = live.key.rid
+        if live.inputs or not self._engine.wants_input(rid):
+            live.inputs.append(append)
+            self._behind[rid] = live
+        else:
+            self._append(append)
+
+    def _catch_up(self, live: _Live) -> None:
+        """Give a request what has come meanwhile, if it wants that; else free the edge of it."""
+        if not self._engine.wants_input(live.key.rid):
+            live.inputs[:] = [append.kept() for append in live.inputs]
+            return
+        del self._behind[live.key.rid]
+        while live.inputs:
+            self._append(live.inputs.pop(0))
 
     def _append(self, append: Append) -> None:
         try:
@@ -279,6 +305,9 @@ class StageLoop:
 
     def _over(self, live: _Live, terminal: Terminal) -> None:
         del self._live[live.key.rid]
+        self._behind.pop(live.key.rid, None)
+        for append in live.inputs:
+            append.payload.release()
         self._count.over += 1
         self._count.over_started += live.started is not None
         self._emissions.append(Over(terminal=terminal))

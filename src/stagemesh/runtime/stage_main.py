@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.descriptors import raise_file_limit
 from stagemesh.runtime.inbox import Inbox
 from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.rank_engine import rank_engine
@@ -37,6 +38,7 @@ def main() -> int:
     """Run the stage until it is told to stop; the exit code is 0 when it was."""
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     inbox = Inbox()
     io = StageIO(socket.socket(fileno=int(sys.argv[1])), inbox)

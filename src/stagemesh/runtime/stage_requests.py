@@ -224,7 +224,8 @@ class StageRequests:
             payload = given.edge.keep(given.chunk, payload)
             held.kept.append(Append(key=key, payload=payload, last=last))
         else:
-            self._inbox.put(Append(key=key, payload=payload, last=last))
+            keep = partial(given.edge.keep, given.chunk, payload)
+            self._inbox.put(Append(key=key, payload=payload, last=last, keep=keep))
 
     def _said(self, said: Said) -> None:
         held = self._find(said.key)

@@ -7,16 +7,17 @@ types and names and nothing else; what a request means is checked where it is su
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from stagemesh.errors import (
     DiagnosticError,
     RequestError,
     StagemeshError,
 )
+from stagemesh.runtime.hints import RouteHints
 from stagemesh.runtime.outputs import OmniOutput, StageProgress, StageReport
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.payload import Buffer, MetaValue, Payload
@@ -45,12 +46,21 @@ class PayloadForm(_Form, frozen=True, kw_only=True):
     buffers: tuple[BufferForm, ...] = ()
 
 
+class RouteForm(_Form, frozen=True, kw_only=True):
+    """Where a request would like to be served."""
+
+    keys: dict[str, str] = {}
+    cost: Annotated[int, Meta(ge=1)] = 1
+    follows: str | None = None
+
+
 class GenerateForm(_Form, frozen=True, kw_only=True):
     """The body of `POST /v1/generate`."""
 
     prompt: str | PayloadForm
     sampling_params: dict[str, dict[str, object]] = {}
     request_id: str | None = None
+    route: RouteForm = RouteForm()
     timeout_s: float | None = DEFAULT_TIMEOUT_S
     stream: bool = True
     progress: bool = False
@@ -93,6 +103,11 @@ def prompt_of(form: GenerateForm) -> str | Payload:
         for one in form.prompt.buffers
     )
     return Payload(meta=form.prompt.meta, buffers=buffers)
+
+
+def route_of(form: GenerateForm) -> RouteHints:
+    """Return what the request says of its route."""
+    return RouteHints(keys=form.route.keys, cost=form.route.cost, follows=form.route.follows)
 
 
 def event(kind: str, data: Json) -> bytes:

@@ -98,6 +98,7 @@ class Api:
                 sampling_params=form.sampling_params,
                 request_id=form.request_id,
                 timeout_s=form.timeout_s,
+                route=forms.route_of(form),
                 on_progress=news.put_nowait if form.stream and form.progress else None,
             )
         try:

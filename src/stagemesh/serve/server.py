@@ -42,6 +42,8 @@ class ServeOptions:
     """What requests for work must bear, if anything."""
     control: Path | None = None
     """The control socket; beside those of other servers unless given."""
+    queue_limit: int | None = None
+    """Requests that may wait beyond those that the first stage serves at a time; `None`: any."""
     max_request_bytes: int = 256 * 1024 * 1024
     """Longest body of a request."""
     max_unread_bytes: int = UNREAD_BYTES
@@ -63,7 +65,9 @@ class Server:
 
     def __init__(self, plan: Plan, options: ServeOptions) -> None:
         """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
-        self._omni = AsyncOmni(plan, unread_bytes=options.max_unread_bytes)
+        self._omni = AsyncOmni(
+            plan, queue_limit=options.queue_limit, unread_bytes=options.max_unread_bytes
+        )
         self._omni.observers.add(Spans(plan.pipeline))
         self._options = options
         self._stop = asyncio.Event()

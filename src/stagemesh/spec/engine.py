@@ -6,7 +6,9 @@ The declaration (`EngineSpec`, exported as `ENGINE` by `engines/<name>.py`) is f
 Life of a request: `add`, then inputs by `append` (the last one with `last=True`), then outputs
 from `step` until one has `finish` or `error`. After `cancel` no further output of that request
 appears. `has_work` is false while every request is finished, paused or waits for input, so nothing
-ever spins. `step` may block for one model step, never for work.
+ever spins. `step` may block for one model step, never for work. Inputs come when `wants_input` says
+that a request can do nothing more with those it has: whoever sends them does not run ahead. A
+request that waits for input must not keep others, which have some, from going on.
 
 Where the runtime owns the ranks of a replica, each of them holds an engine, and all are asked the
 same in the same order: `add`, `append`, `pause`, `resume` and `cancel` when rank 0 has been,
@@ -151,6 +153,13 @@ class Engine(Protocol):
         """Give one input; unknown requests are ignored (and the payload released).
 
         The payload is borrowed: the engine releases it when it has copied what it keeps.
+        """
+        ...
+
+    def wants_input(self, request_id: str) -> bool:
+        """Whether a request can do nothing more with the inputs that it was given.
+
+        One that does nothing before its last input wants all; so do failed and unknown ones.
         """
         ...
 

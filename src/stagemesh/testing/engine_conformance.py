@@ -175,6 +175,21 @@ class EngineConformance:
                 assert drive.outputs["a"][-1].finish is not None
                 assert case.value(drive.payloads("a")) == _alone(case, variant)
 
+    def test_a_request_that_waits_for_input_wants_it(self, case: EngineCase) -> None:
+        """Before the first one, and whenever nothing more comes of those it has."""
+        for variant in _variants(case):
+            with _loaded(case) as drive:
+                drive.start("a", case.params(variant))
+                *parts, last = case.parts(variant)
+                for part in parts:
+                    assert drive.engine.wants_input("a")
+                    drive.engine.append("a", part, last=False)
+                    drive.finish()
+                assert drive.engine.wants_input("a")
+                drive.engine.append("a", last, last=True)
+                drive.finish()
+                assert drive.outputs["a"][-1].finish is not None
+
     def test_waiting_for_input_is_no_work(self, case: EngineCase) -> None:
         """A request without its last input stops having work, and does not end."""
         with _loaded(case) as drive:
@@ -255,6 +270,7 @@ class EngineConformance:
             drive.engine.pause("nobody")
             drive.engine.resume("nobody")
             drive.engine.cancel("nobody")
+            assert drive.engine.wants_input("nobody")
             drive.engine.append("nobody", loan.payload, last=True)
             assert not drive.engine.has_work()
             assert drive.step() == []
@@ -272,6 +288,7 @@ class EngineConformance:
                 fault = drive.outputs[name][-1].error
                 assert fault is not None, name
                 assert fault.message
+                assert drive.engine.wants_input(name)
                 assert case.value(drive.payloads("before")) == alone[0]
                 assert case.value(drive.payloads("after")) == alone[1]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -106,6 +108,40 @@ def test_a_window_of_chunks_keeps_a_place_for_the_oldest() -> None:
     assert flow.offer(A, 1)
     assert flow.granted(A, 1) == []
     assert flow.granted(B, 1) == [C]
+
+
+class Counted(StageWindow):
+    """Counts how often it is asked for a place."""
+
+    asked: ClassVar[list[int]] = []
+
+    def admits_chunk(self, total: int, *, is_oldest: bool, oldest_has_none: bool) -> bool:
+        """Count, and answer."""
+        self.asked.append(total)
+        return super().admits_chunk(total, is_oldest=is_oldest, oldest_has_none=oldest_has_none)
+
+
+@pytest.mark.parametrize(
+    ("limits", "num_going"),
+    [
+        (Limits(chunks=1, window=Counted(size=5000, unit="chunks")), 1),
+        (Limits(window=Counted(size=1, unit="chunks")), 1),
+        (Limits(window=Counted(size=1, unit="requests")), 0),
+        (Limits(edge_bytes=2, window=Counted(size=5000, unit="chunks")), 2),
+    ],
+    ids=["own windows", "a window of chunks", "a window of requests", "the edge"],
+)
+def test_who_cannot_go_is_not_looked_at(limits: Limits, num_going: int) -> None:
+    """However many wait: credit costs what it moves, and one look at who does not."""
+    streams = [(f"r{number}", number) for number in range(1000)]
+    flow = outflow(limits, *streams)
+    first = streams[0]
+    gone = [stream for stream in streams if flow.offer(stream, 1)]
+    for stream in gone:
+        flow.offer(stream, 1)
+    Counted.asked.clear()
+    assert len(flow.granted(first, 1)) == num_going
+    assert len(Counted.asked) <= num_going + 2
 
 
 def test_a_chunk_is_credited_once_and_in_any_order() -> None:

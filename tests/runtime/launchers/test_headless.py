@@ -99,6 +99,22 @@ def test_a_head_without_a_stage_waits_for_all_and_says_for_whom(
     assert "waiting for other starts to bring stage 0 (replica 0, 1)" in caplog.messages
 
 
+def test_a_stage_of_headless_starts_is_scaled_at_the_head(tmp_path: Path) -> None:
+    """A further replica is that of the next start of the stage, which ends when it leaves."""
+    with Starts(fake_plan((FakeStage(name="only", final="text"),)), tmp_path) as starts:
+        starts.worker(0, "127.0.0.3")
+        head = starts.head("none")
+        more = starts.worker(0, "127.0.0.4")
+        head.call(head.omni.scale("only", 2))
+        used = {head.run().report[0].replicas for _ in range(4)}
+        assert used == {(0,), (1,)}
+        head.call(head.omni.scale("only", 1))
+        assert more.ended()[0] == 0
+        assert head.run().report[0].replicas == (0,)
+        starts.close_head()
+        assert starts.codes()[0] == 0
+
+
 def test_who_never_comes_is_named_at_the_deadline(tmp_path: Path) -> None:
     """Nothing is left running then."""
     before = open_fds()

@@ -39,7 +39,7 @@ class GrantsTwice(Inflow):
 class WideStream(Outflow):
     """The window of a stream is not kept."""
 
-    def _in_window(self, stream: StreamKey, found: _Out, size: int) -> bool:  # noqa: ARG002
+    def _has_room(self, found: _Out) -> bool:  # noqa: ARG002
         return True
 
 
@@ -54,18 +54,9 @@ class WideEdge(Outflow):
 class OldestWaits(Outflow):
     """The oldest stream has no right of way: the budget goes to whoever asks first."""
 
-    def _flush(self) -> list[StreamKey]:
-        held = {key: self._streams[key] for key in self._queue if not self._streams[key].chunks}
-        full = [
-            key
-            for key, found in held.items()
-            if self._used + (found.waits or 0) > self._limits.edge_bytes
-        ]
-        for key in full:
-            del self._queue[key]
-        going = super()._flush()
-        self._queue.update(dict.fromkeys(full))
-        return going
+    def _may_go(self, stream: StreamKey) -> bool:
+        waits = self._streams[stream].waits or 0
+        return self._used + waits <= self._limits.edge_bytes and super()._may_go(stream)
 
 
 class LeavesItsChunk(Outflow):

@@ -108,6 +108,11 @@ class FakeEngine:
                 state.echoes.append(payload.copied())
         payload.release()
 
+    def wants_input(self, request_id: str) -> bool:
+        """Whether everything was echoed; a programmed output takes the text of all inputs."""
+        state = self._requests.get(request_id)
+        return state is None or state.fault is not None or not state.echoes
+
     def step(self) -> list[EngineOutput]:
         """Serve the oldest requests that can go on."""
         ready = [name for name, state in self._requests.items() if state.can_go_on()]

@@ -110,6 +110,11 @@ class ArEngine:
         finally:
             payload.release()
 
+    def wants_input(self, request_id: str) -> bool:
+        """Whether all tokens that can be computed are."""
+        state = self._requests.get(request_id)
+        return state is None or state.fault is not None or not state.sequence.num_missing
+
     def step(self) -> list[EngineOutput]:
         """Tell failures, then run the model once for what the scheduler chooses."""
         loaded = self._ready()

@@ -8,6 +8,8 @@ serve yet, could hold the whole budget while it waits for the oldest.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from typing import Final
 
 from stagemesh.runtime.core.windows import StageWindow
@@ -34,24 +36,35 @@ class Limits:
 class _Out:
     """One stream at its producer."""
 
-    __slots__ = ("chunks", "most_bytes", "size", "waits")
+    __slots__ = ("chunks", "in_line", "most_bytes", "place", "size", "waits")
 
     def __init__(self, most_bytes: int) -> None:
         self.chunks = 0
         self.size = 0
         self.most_bytes = most_bytes
         self.waits: int | None = None
+        self.place = 0
+        self.in_line = False
 
 
 class Outflow:
-    """The producer's end: a chunk goes when there is credit, or waits until it is named."""
+    """The producer's end: a chunk goes when there is credit, or waits until it is named.
+
+    What waits for something of its own, its stream's window or its turn to enter that of the stage,
+    is looked at when that comes. All others stand in one line, of which only the front is looked
+    at: so nothing costs more when more requests wait.
+    """
 
     def __init__(self, limits: Limits) -> None:
         """Nothing is in flight."""
         self._limits: Final = limits
         self._streams: dict[StreamKey, _Out] = {}
         self._closed: dict[StreamKey, _Out] = {}
-        self._queue: dict[StreamKey, None] = {}
+        self._outside: dict[StreamKey, None] = {}
+        """Streams that the window of the stage does not let in yet, oldest first."""
+        self._line: list[tuple[int, StreamKey]] = []
+        """Who waits for the edge alone, in the order in which they have asked."""
+        self._places = itertools.count()
         self._used = 0
         self._chunks = 0
 
@@ -77,13 +90,15 @@ class Outflow:
         """
         limit = self._limits.stream_bytes if stream_bytes is None else stream_bytes
         self._streams[stream] = _Out(limit)
+        self._outside[stream] = None
+        self._let_in()
 
     def offer(self, stream: StreamKey, size: int) -> bool:
         """Whether a chunk goes now; else it waits, and goes when it is named. One waits at most."""
         found = self._streams[stream]
         assert found.waits is None, f"{stream}: a chunk waits already"
-        found.waits = size
-        self._queue[stream] = None
+        found.waits, found.place = size, next(self._places)
+        self._line_up(stream, found)
         return stream in self._flush()  # what waited before still waits: nothing has come back
 
     def granted(self, stream: StreamKey, size: int) -> list[StreamKey]:
@@ -98,63 +113,90 @@ class Outflow:
         self._used -= size
         self._chunks -= 1
         assert found.chunks >= 0, f"{stream}: credit for what was not sent"
-        return self._flush() if self._queue else []
+        self._line_up(stream, found)
+        self._let_in()
+        return self._flush()
 
     def close(self, stream: StreamKey) -> list[StreamKey]:
         """Nothing more of it is sent: what waits is dropped, what is in flight comes back yet."""
         found = self._streams.pop(stream, None)
         if found is None:
             return []
-        self._queue.pop(stream, None)
+        self._outside.pop(stream, None)
+        self._leave_line(found)
         if found.chunks:
             self._closed[stream] = found
-        return self._flush() if self._queue else []
+        self._let_in()
+        return self._flush()
 
     def reset(self) -> None:
         """The consumer is gone: nothing is in flight any more, and nothing waits."""
-        self._streams.clear()
-        self._closed.clear()
-        self._queue.clear()
+        for forgotten in (self._streams, self._closed, self._outside, self._line):
+            forgotten.clear()
         self._used = self._chunks = 0
 
+    def _let_in(self) -> None:
+        """Let streams into the window of the stage, as many as it has room for."""
+        window = self._limits.window
+        while self._outside:
+            num_inside = len(self._streams) - len(self._outside) + len(self._closed)
+            if window is not None and not window.admits_request(num_inside):
+                return
+            stream = next(iter(self._outside))
+            del self._outside[stream]
+            self._line_up(stream, self._streams[stream])
+
+    def _line_up(self, stream: StreamKey, found: _Out) -> None:
+        """Put a chunk in the line, by its age, once nothing of its own holds it up any more."""
+        waits = found.waits is not None and not found.in_line
+        if waits and stream not in self._outside and self._has_room(found):
+            bisect.insort(self._line, (found.place, stream))
+            found.in_line = True
+
+    def _leave_line(self, found: _Out) -> None:
+        if found.in_line:
+            del self._line[bisect.bisect_left(self._line, (found.place,))]
+        found.waits, found.in_line = None, False
+
     def _flush(self) -> list[StreamKey]:
-        """Let waiting chunks go in order; behind one that waits for the edge, none does."""
+        """Let chunks go from the front of the line; behind one that cannot, only the oldest may."""
         going: list[StreamKey] = []
-        blocked = False
-        for stream in list(self._queue):
-            found = self._streams[stream]
-            size = found.waits
-            assert size is not None, f"{stream}: queued without a chunk"
-            if not self._in_window(stream, found, size):
-                continue  # it waits for its own window, and holds up nobody
-            room = self._limits.edge_bytes - self._used
-            fits = size <= room and not blocked
-            if fits or (room >= 0 and not found.chunks and stream == next(iter(self._streams))):
-                del self._queue[stream]
-                found.waits = None
-                found.chunks += 1
-                found.size += size
-                self._used += size
-                self._chunks += 1
-                going.append(stream)
-            else:
-                blocked = True
+        while self._line and self._may_go(first := self._line[0][1]):
+            going.append(self._go(first))
+        if self._line:
+            oldest = next(iter(self._streams))
+            found = self._streams[oldest]
+            if found.in_line and not found.chunks and self._may_go(oldest):
+                going.append(self._go(oldest))
         return going
 
-    def _in_window(self, stream: StreamKey, found: _Out, size: int) -> bool:
-        limits, window = self._limits, self._limits.window
-        if found.chunks and (found.chunks >= limits.chunks or found.size + size > found.most_bytes):
+    def _go(self, stream: StreamKey) -> StreamKey:
+        found = self._streams[stream]
+        assert found.waits is not None, f"{stream}: in the line without a chunk"
+        found.chunks += 1
+        found.size += found.waits
+        self._used += found.waits
+        self._chunks += 1
+        self._leave_line(found)
+        return stream
+
+    def _has_room(self, found: _Out) -> bool:
+        """Whether the window of the stream itself has room for what waits."""
+        assert found.waits is not None, "asked of a chunk that waits"
+        is_over = found.size + found.waits > found.most_bytes
+        return not found.chunks or (found.chunks < self._limits.chunks and not is_over)
+
+    def _may_go(self, stream: StreamKey) -> bool:
+        """Whether the edge has room for a chunk in the line."""
+        found, oldest = self._streams[stream], next(iter(self._streams))
+        assert found.waits is not None, f"{stream}: in the line without a chunk"
+        window, is_oldest = self._limits.window, stream == oldest
+        if window is not None and not window.admits_chunk(
+            self._chunks, is_oldest=is_oldest, oldest_has_none=not self._streams[oldest].chunks
+        ):
             return False
-        if window is None:
-            return True
-        oldest = next(iter(self._streams))
-        return window.admits_request(
-            stream, self._streams, len(self._closed)
-        ) and window.admits_chunk(
-            self._chunks,
-            is_oldest=stream == oldest,
-            oldest_has_none=not self._streams[oldest].chunks,
-        )
+        room = self._limits.edge_bytes - self._used
+        return found.waits <= room or (is_oldest and not found.chunks and room >= 0)
 
 
 @frozen

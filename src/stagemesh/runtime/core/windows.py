@@ -7,8 +7,6 @@ for the oldest request.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from typing import Literal
 
 from stagemesh.spec.frozen import frozen
@@ -23,14 +21,12 @@ class StageWindow:
     unit: Literal["requests", "chunks"] = "requests"
     """What is counted."""
 
-    def admits_request(self, request: object, ages: Iterable[object], leaving: int) -> bool:
-        """Whether a request may have chunks on the edge.
+    def admits_request(self, num_inside: int) -> bool:
+        """Whether one more request may have chunks on the edge, the oldest one that has not.
 
-        `ages` are the requests that still send, oldest first; `leaving` is the number of others
-        whose chunks are still on the edge.
+        `num_inside` may, or have ended with chunks that are still on the edge.
         """
-        first = itertools.islice(ages, max(self.size - leaving, 0))
-        return self.unit == "chunks" or request in first
+        return self.unit == "chunks" or num_inside < self.size
 
     def admits_chunk(self, total: int, *, is_oldest: bool, oldest_has_none: bool) -> bool:
         """Whether one more chunk may be sent with `total` of them on the edge."""

@@ -57,6 +57,10 @@ class BroadcastEngine(Engine):
         told = partial(Appended, rid=request_id, meta=dict(payload.meta), heads=heads, last=last)
         self._then_tell(partial(self._engine.append, request_id, payload, last=last), told)
 
+    def wants_input(self, request_id: str) -> bool:
+        """Whether a request wants more at rank 0, and therefore everywhere."""
+        return self._engine.wants_input(request_id)
+
     def pause(self, request_id: str) -> None:
         """Hold a request back."""
         self._then_tell(partial(self._engine.pause, request_id), partial(Paused, rid=request_id))

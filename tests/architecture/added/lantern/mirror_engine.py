@@ -56,6 +56,11 @@ class MirrorEngine:
             request.complete = last
         payload.release()
 
+    def wants_input(self, request_id: str) -> bool:
+        """Whether there is nothing left to give back."""
+        request = self._requests.get(request_id)
+        return request is None or request.fault is not None or not request.text
+
     def step(self) -> list[EngineOutput]:
         """Give one letter of each request back."""
         ready = [name for name, request in self._requests.items() if request.can_go_on()]

@@ -100,7 +100,6 @@ BAD: list[tuple[str, object, int, str]] = [
     ("a route that is none", {"prompt": "hi", "route": "alice"}, 400, "SV001"),
     ("an unknown name of a route", {"prompt": "hi", "route": {"replica": 1}}, 400, "SV001"),
     ("a cost of nothing", {"prompt": "hi", "route": {"cost": 0}}, 400, "SV001"),
-    ("an unknown key", {"prompt": "hi", "route": {"keys": {"session": "a"}}}, 400, "RT017"),
     ("whom nobody knows", {"prompt": "hi", "route": {"follows": "nobody"}}, 400, "RT012"),
     ("a deadline of nothing", {"prompt": "hi", "timeout_s": 0}, 400, "RT007"),
     (

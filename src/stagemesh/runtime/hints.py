@@ -32,7 +32,11 @@ class RouteHints:
 
 
 def check_hints(hints: object, plan: Plan) -> list[Diagnostic]:
-    """Say what is wrong with them, whatever they are; a key that no stage looks up is wrong."""
+    """Say what is wrong with them, whatever they are.
+
+    A key that no stage looks up is wrong where any is routed by a key. Where none is, keys are left
+    alone: clients that name their session serve every layout of a model.
+    """
     found = [
         Diagnostic(
             code="RT017",
@@ -47,10 +51,10 @@ def check_hints(hints: object, plan: Plan) -> list[Diagnostic]:
             Diagnostic(
                 code="RT017",
                 message=f"no stage is routed by `{key:.40}`",
-                help=did_you_mean(key, known) if known else "no stage has `routing: hash`",
+                help=did_you_mean(key, known),
             )
             for key in hints.keys
-            if key not in known
+            if known and key not in known
         ]
     return found
 

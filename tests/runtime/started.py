@@ -68,9 +68,9 @@ class Started:
         finally:
             self._thread.stop()
 
-    def call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the system's loop."""
-        return self._thread.call(asyncio.wait_for(work, WAIT_S))
+    def call(self, work: Coroutine[Any, Any, Result], wait_s: float | None = WAIT_S) -> Result:
+        """Run a coroutine on the system's loop; `None` waits for as long as it takes."""
+        return self._thread.call(asyncio.wait_for(work, wait_s))
 
     def run(self, prompt: str = "hi", params: SamplingParams | None = None) -> OmniResult:
         """Run one request, with parameters by stage."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +19,8 @@ import pytest
 
 from stagemesh.errors import StageFailedError
 from stagemesh.runtime.outputs import OmniResult
-from stagemesh.testing.connector_conformance import open_fds
 from tests.runtime import caller_points, kill_points
+from tests.runtime.leaks import descriptors, host
 from tests.runtime.started import WAIT_S, Started, wait_for_exit
 
 SHORT: Final = "talker"
@@ -36,25 +34,6 @@ SPARED: Final = frozenset(kill_points.RUNS) - {"leaves", "leaves with a request"
 """Points at which the other request is on another replica than the one that is killed."""
 SPARE_FILES: Final = 20
 """Most memory files that an edge keeps for giants to come: a request has no more outputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What a system might leave behind."""
-
-    children: frozenset[int]
-    descriptors: int
-    shared: frozenset[Path]
-
-
-def host() -> Host:
-    """Look at it."""
-    children: set[int] = set()
-    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
-            children.update(map(int, (task / "children").read_text().split()))
-    shared = frozenset(Path("/dev/shm").iterdir())  # noqa: S108  it is looked at
-    return Host(frozenset(children), len(open_fds()), shared)
 
 
 @pytest.fixture(scope="module")
@@ -111,23 +90,6 @@ def test_a_death_in_service_fails_what_was_bound_to_it_alone(
 
     started.call(run())
     assert {sum(counts) for counts in started.in_flight().values()} == {0}
-
-
-def descriptors(started: Started) -> tuple[list[int], list[int]]:
-    """Open descriptors of this process and of every stage: of all else, and of memory of edges."""
-    places = sorted(started.omni.pids.items(), key=lambda item: (item[0].stage, item[0].replica))
-    opened = [opened_by(pid) for pid in (os.getpid(), *(pid for _, pid in places))]
-    arenas = [sum(target.startswith("/memfd:") for target in targets) for targets in opened]
-    return [len(targets) - mine for targets, mine in zip(opened, arenas, strict=True)], arenas
-
-
-def opened_by(pid: int) -> list[str]:
-    """What the descriptors of a process lead to."""
-    targets: list[str] = []
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-            targets.append(str(descriptor.readlink()))
-    return targets
 
 
 @pytest.mark.slow

@@ -1,80 +1,84 @@
-"""The long form: minutes of mixed traffic, half of it abandoned, leave nothing behind."""
+"""A system under load that loses replicas: who is not concerned notices nothing, nothing is left.
+
+The long form takes minutes; the short one goes by requests and not by time.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import random
-import time
-from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from stagemesh.runtime.omni import AsyncOmni
-from stagemesh.testing.fake_plan import fake_plan, three_stages
+from tests.runtime import leaks
+from tests.runtime.hunting import Hunter, Traffic
+from tests.runtime.soaking import deployed, users, without_faults
+from tests.runtime.started import Started
 
-SOAK_S = 120
-CLIENTS = 12
-WARM_UP_S = 15
-MOST_SPARE_FILES = 256
-MOST_GROWN_BYTES = 96 * 1024 * 1024
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-def descriptors(pid: int) -> int:
-    """Open descriptors of a process."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+MIB: Final = 1024 * 1024
+MOST_SPARE_FILES: Final = 128
+"""Memory files by which a process may hold more than before, for giants to come."""
 
 
-def resident(pid: int) -> int:
-    """Bytes that a process holds in memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How long and how hard."""
+
+    num_streams: int
+    """Requests that run at any time."""
+    warm_up: int
+    """Kills before the first look."""
+    num_strikes: int
+    """Kills between the two looks."""
+    pause_s: float
+    """Seconds between two of them; answers come in any case."""
+    most_bytes: int
+    """Memory of its own that a process may have taken meanwhile."""
 
 
-async def client(omni: AsyncOmni, seed: int, until: float) -> int:
-    """Ask until the time is over; leave about half of the answers in the middle."""
-    rng = random.Random(seed)  # noqa: S311  traffic, no secret
-    answered = 0
-    while time.monotonic() < until:
-        patience = rng.choice([0, 1, 3, 1000])
-        sizes = {"thinker": {"output_bytes": rng.choice([10, 40_000, 600_000])}}
-        async with aclosing(omni.generate("hi", sampling_params=sizes)) as outputs:
-            heard = 0
-            async for _ in outputs:
-                heard += 1
-                if heard > patience:
-                    break
-        answered += heard <= patience
-    return answered
+SHORT: Final = Form(num_streams=12, warm_up=0, num_strikes=2, pause_s=0, most_bytes=32 * MIB)
+LONG: Final = Form(num_streams=32, warm_up=3, num_strikes=30, pause_s=20, most_bytes=16 * MIB)
+"""Ten minutes."""
 
 
-async def traffic(omni: AsyncOmni, seconds: float) -> int:
-    """Run all clients for so long; return how many answers were heard to the end."""
-    until = time.monotonic() + seconds
-    return sum(await asyncio.gather(*(client(omni, seed, until) for seed in range(CLIENTS))))
+def soak(folder: Path, form: Form) -> None:
+    """Look at the system when it is warm, and again after the soak."""
+    before = leaks.host()
+    with Started(deployed(folder)) as started:
+        hunter = Hunter(started, "vocoder")
+        whole = started.call(without_faults(started.omni))
+        traffic = Traffic(hunter, users(started.omni, whole, form.num_streams))
+        started.call(traffic.under_fire(form.warm_up))
+        started.call(started.until_serving())
+        started.settle()
+        opened, kept = leaks.descriptors(started)
+        memory = leaks.own_memory(started)
+
+        started.call(traffic.under_fire(form.num_strikes, form.pause_s), wait_s=None)
+        started.call(started.until_serving())
+        started.settle()
+        assert len(hunter.killed) == form.warm_up + form.num_strikes
+        assert 0 < traffic.num_hit < traffic.num_answered
+        assert traffic.num_left
+        assert leaks.children() - before.children == set(started.omni.pids.values())
+        started.call(started.until(lambda: leaks.descriptors(started)[0] == opened))
+        started.call(started.until(lambda: leaks.stranded(started) == 0))
+        more = [now - then for then, now in zip(kept, leaks.descriptors(started)[1], strict=True)]
+        assert max(more) < MOST_SPARE_FILES, more
+        grown = [now - then for then, now in zip(memory, leaks.own_memory(started), strict=True)]
+        assert max(grown) < form.most_bytes, grown
+    leaks.wait_until_as(before)
 
 
-async def soak(seconds: float) -> None:
-    """Measure after a warm-up, and again after the soak."""
-    plan = fake_plan(three_stages(talker=(2, "least_queue"), vocoder=(2, "random")))
-    async with AsyncOmni(plan) as omni:
-        pids = [os.getpid(), *omni.pids.values()]
-        await traffic(omni, WARM_UP_S)
-        await omni.run("hi")
-        fds, memory = [descriptors(pid) for pid in pids], [resident(pid) for pid in pids]
-        assert await traffic(omni, seconds) > 100
-        result = await omni.run("hi")
-        assert result.text == "hi#0hi#1hi#2"
-        # memory files of giants are kept for the next one, up to a bound per edge
-        opened = [descriptors(pid) - before for pid, before in zip(pids, fds, strict=True)]
-        assert max(opened) < MOST_SPARE_FILES, opened
-        grown = [resident(pid) - before for pid, before in zip(pids, memory, strict=True)]
-        assert max(grown) < MOST_GROWN_BYTES, grown
+@pytest.mark.slow
+def test_a_few_deaths_under_load_concern_nobody_else(tmp_path: Path) -> None:
+    """Every request has its bytes, or is one that was bound to a process that died."""
+    soak(tmp_path, SHORT)
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(SOAK_S + 120)
-def test_minutes_of_traffic_leave_no_descriptor_and_no_memory() -> None:
-    """Twelve clients, five replicas, payloads of all sizes, answers left in the middle."""
-    asyncio.run(soak(SOAK_S))
+@pytest.mark.timeout(1800)
+def test_ten_minutes_of_deaths_under_load_leave_nothing(tmp_path: Path) -> None:
+    """A replica is killed every twenty seconds, while thirty-two requests run at any time."""
+    soak(tmp_path, LONG)

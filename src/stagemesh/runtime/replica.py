@@ -86,14 +86,3 @@ class Member:
             values={} if process is None else process.values,
             reason=self.reason,
         )
-
-
-def restart_policy(plan: RecoveryPlan) -> RestartPolicy:
-    """Say of a stage's replicas when one that has died is started again."""
-    return RestartPolicy(
-        mode=plan.restart,
-        most=plan.max_restarts,
-        window_s=plan.restart_window,
-        first_delay_s=plan.restart_delay,
-        longest_delay_s=max(_LONGEST_DELAY_S, plan.restart_delay),
-    )

@@ -67,13 +67,23 @@ def descriptors(started: Started) -> tuple[list[int], list[int]]:
     return [len(targets) - mine for targets, mine in zip(opened, arenas, strict=True)], arenas
 
 
-def stranded(started: Started) -> int:
-    """Memory files of edges that one process alone still holds: the other end is gone."""
-    holders = Counter(
-        file for pid in processes(started) for file in {*map(_file, _memory_files(pid))}
-    )
-    del holders[None]
-    return sum(number == 1 for number in holders.values())
+def stranded(started: Started, others: frozenset[int]) -> frozenset[int]:
+    """Memory files that one process alone still holds, for the other end of its edge is gone.
+
+    `others` are those that this process had before.
+    """
+    holders = Counter(file for pid in processes(started) for file in memory_files(pid) - others)
+    return frozenset(file for file, number in holders.items() if number == 1)
+
+
+def memory_files(pid: int) -> frozenset[int]:
+    """Memory of edges that a process holds, by the numbers of the files."""
+    found: set[int] = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            if str(descriptor.readlink()).startswith(MEMORY_FILE):
+                found.add(descriptor.stat().st_ino)
+    return frozenset(found)
 
 
 def own_memory(started: Started) -> list[int]:
@@ -88,21 +98,6 @@ def _opened_by(pid: int) -> list[str]:
         with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
             targets.append(str(descriptor.readlink()))
     return targets
-
-
-def _memory_files(pid: int) -> list[Path]:
-    found: list[Path] = []
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if str(descriptor.readlink()).startswith(MEMORY_FILE):
-                found.append(descriptor)
-    return found
-
-
-def _file(descriptor: Path) -> int | None:
-    with contextlib.suppress(FileNotFoundError):
-        return descriptor.stat().st_ino
-    return None
 
 
 def _own_memory(pid: int) -> int:

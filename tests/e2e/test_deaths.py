@@ -22,6 +22,7 @@ from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import OnProgress
 from tests.e2e import leaks
 from tests.runtime.hunting import Bond, Hunter, Traffic
+from tests.runtime.leaks import host, wait_until_as
 from tests.runtime.started import Started
 
 pytestmark = pytest.mark.slow
@@ -153,8 +154,8 @@ def test_deaths_under_load_change_no_answer_but_those_that_they_end(
     voice_chat: Path, tmp_path: Path
 ) -> None:
     """One of three replicas is killed again and again, while four questions are asked."""
-    memory = leaks.shared_memory()
-    with Started(planned(voice_chat, tmp_path, code2wav=3)) as started:
+    plan, before = planned(voice_chat, tmp_path, code2wav=3), host()
+    with Started(plan) as started:
         whole = {question: started.call(ask(started, question)) for question in QUESTIONS}
 
         async def stream(rng: random.Random, bond: Bond) -> bool:
@@ -167,6 +168,4 @@ def test_deaths_under_load_change_no_answer_but_those_that_they_end(
         started.call(traffic.under_fire(NUM_STRIKES), wait_s=None)
         assert len(hunter.killed) == NUM_STRIKES
         assert traffic.num_hit
-        pids = started.omni.pids
-    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
-    assert leaks.shared_memory() <= memory
+    wait_until_as(before)

@@ -109,7 +109,6 @@ def test_an_offer_stands_in_place_of_what_was_typed() -> None:
     [
         {"thinker": {"tensor_parallel_size": 3}},
         {"0": {"tensor_parallel_size": 3, "max_num_seqs": 2}},
-        {"thinker": {"tp": 3, "devices": "0,1,2"}},
         {"thinker": {"tp": {"size": 3}}},
         '{"thinker": {"tensor_parallel_size": 3}}',
     ],
@@ -120,7 +119,17 @@ def test_an_offer_stands_in_place_of_overrides(overrides: str | dict[str, object
     in_file = _offers(make(inputs, HOST))
     typed = dataclasses.replace(_inputs("qwen2_5_omni", "8xH200", {}), stage_overrides=overrides)
     assert in_file == _offers(make(typed, HOST))
-    assert in_file == ["--set thinker.tensor_parallel_size=2 --set thinker.devices=2,3"]
+    assert in_file == ["--set thinker.tensor_parallel_size=2"]
+
+
+def test_an_offer_answers_devices_among_overrides_as_well() -> None:
+    """A user's own list binds, so another one is offered."""
+    typed = dataclasses.replace(
+        _inputs("qwen2_5_omni", "8xH200", {}),
+        stage_overrides={"thinker": {"tp": 3, "devices": "0,1,2"}},
+    )
+    offer = "--set thinker.tensor_parallel_size=2 --set thinker.devices=2,3"
+    assert _offers(make(typed, HOST)) == [offer]
 
 
 def test_an_offer_stands_in_place_of_overrides_of_several_stages() -> None:

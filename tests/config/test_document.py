@@ -133,6 +133,7 @@ def test_anchors_and_merge_keys_work_and_own_keys_win() -> None:
         ("a: !!seq [b]\n", "CF005 x.yaml:1:4: tag `!!seq` is not supported"),
         ("a: {!!merge b: {c: 1}}\n", "CF005 x.yaml:1:5: tag `!!merge` is not supported"),
         ("a: " + "1" * 90 + "\n", "CF005 x.yaml:1:4: `111111"),
+        ("a: " + "0" * 5000 + "\n", "CF005 x.yaml:1:4: `000000"),
         ("a: 9223372036854775808\n", "CF005 x.yaml:1:4: a whole number must fit into 64 bits"),
         ("a: -9223372036854775809\n", "CF005 x.yaml:1:4: a whole number must fit into 64 bits"),
         ("0xffffffffffffffff: 1\n", "CF005 x.yaml:1:1: a whole number must fit into 64 bits"),

@@ -26,12 +26,18 @@ HERE = Place(located=Nowhere(source="here"), label="x")
         (float, "1:30", "write one number, such as `90`"),
         (int, "1:00:30", "write one number, such as `3630`"),
         (int, "1:75", None),
+        (int, "010", "write `10`"),
+        (float, "-0_7", "write `-7`"),
+        (float, "00.5", "write `00.5` without quotes"),
+        (int, "1.5", None),
+        (int | float, "1.5", "write `1.5` without quotes"),
+        (int, "9" * 41, None),
         (int, "many", None),
         (int, True, None),
         (list[int], "2", None),
     ],
 )
 def test_what_was_meant_is_offered(kind: type, text: object, told: str | None) -> None:
-    """Never more than what the text says; other mistakes keep quiet."""
+    """Never more than what the text says, nor what would be refused; else there is no remedy."""
     [found] = check(kind, text, HERE).diagnostics
     assert (found.code, found.help) == ("CF012", told)

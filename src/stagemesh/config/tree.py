@@ -273,7 +273,8 @@ class _YamlBuilder(_Builder):
             self._unsupported(node, path)
             return UNSET
         kind = node.tag.removeprefix(_PREFIX)
-        if kind == "int" and is_ambiguous(node.value):
+        is_short = len(node.value) <= _LONGEST_NUMBER
+        if kind == "int" and is_short and is_ambiguous(node.value):
             self._ambiguous(node, path)
             return UNSET
         try:
@@ -319,7 +320,7 @@ def _typed(kind: str, node: yaml.ScalarNode) -> object:
             return node.value.lower() == "true"
         case "null":
             return None
-        case _:  # text, and what stays the text that it was, such as a date
+        case _:  # text, and a `<<` that is no key
             return node.value
 
 

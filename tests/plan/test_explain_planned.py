@@ -113,6 +113,26 @@ def test_options_of_a_connector_are_those_of_its_class(made: Made) -> None:
         assert story(nothing, made) is None
 
 
+@pytest.mark.parametrize("taken_back", ["connectors: null", "connectors: {shm: null}"])
+def test_a_connector_that_was_taken_back_has_no_options(taken_back: str, tmp_path: Path) -> None:
+    """Those that a lower file gives it are told with what takes them back."""
+    lower = "connectors:\n  shm: {name: SharedMemoryConnector, extra: {arena_bytes: 262144}}\n"
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "lower.yaml").write_text(f"pipeline: toy\n{lower}", encoding="utf-8")
+    upper = tmp_path / "upper.yaml"
+    upper.write_text(f"base_config: lower.yaml\n{taken_back}\n", encoding="utf-8")
+    made = make(PlanInputs(model=str(tmp_path), deploy_config=upper), HOST, CATALOG)
+    assert made.plan is not None
+    path = "connectors.shm.extra"
+    assert [(value, verdict) for _, value, verdict in words(f"{path}.arena_bytes", made)] == [
+        (None, "clears"),
+        (262144, "overridden"),
+        (None, "wins"),
+    ]
+    assert story(path, made) is None
+    assert story(f"{path}.giant_bytes", made) is None
+
+
 def test_options_of_a_connector_are_known_without_a_plan(made: Made) -> None:
     """What a file says is there before anything is placed."""
     assert made.loaded is not None

@@ -66,16 +66,21 @@ def is_of_connector(path: str, record: Record) -> bool:
         first == CONNECTORS
         and len(rest) in (_EXTRA, _OPTION)
         and rest[1] == EXTRA
-        and f"{CONNECTORS}.{rest[0]}.name" in record.values(None)
+        and _class_of(rest[0], record) is not None
     )
+
+
+def _class_of(name: str, record: Record) -> str | None:
+    """Return the class that a connector names; `None` for one that is not there or taken back."""
+    chosen = record.values(None).get(f"{CONNECTORS}.{name}.name")
+    return None if chosen is None or chosen.value is None else str(chosen.value)
 
 
 def _of_connector(
     name: str, option: Sequence[str], record: Record, made: Made, catalog: Catalog
 ) -> WideDoc | None:
     """Find who declares an option of a connector: the connector, or a model for the edges."""
-    chosen = record.values(None)[f"{CONNECTORS}.{name}.name"].value
-    spec = catalog.connectors.get(str(chosen))
+    spec = catalog.connectors.get(_class_of(name, record) or "")
     assert spec is not None  # another one has no settings, and so no record
     owner, options = f"connector `{spec.name}`", hints(spec.options)
     if not option:

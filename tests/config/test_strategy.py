@@ -286,6 +286,12 @@ def test_help_says_what_to_write_instead(speech: Speech) -> None:
         assert help_text in str(found.help)
 
 
+def test_a_rewrite_leaves_out_what_was_refused(speech: Speech) -> None:
+    """The value was told at its own place, and there is nothing to show."""
+    _, found = speech.load(strategy="talker: [{axis: tp, size: 04}]").diagnostics
+    assert "`strategies: {talker: [{axis: tp, size: ...}]}`" in str(found.help)
+
+
 def test_all_mistakes_of_a_file_are_told_in_its_order(speech: Speech) -> None:
     """Also those of an entry whose axis or stage is unknown."""
     loaded = speech.load(

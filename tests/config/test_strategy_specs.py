@@ -225,6 +225,18 @@ def test_specs_may_stand_where_a_file_has_entries(speech: Speech) -> None:
     loaded = speech.load(strategy={"strategies": {"thinker": [plain]}})
     assert told(loaded) == []
     assert size(loaded, "thinker", "tp") == 2
+    loaded = speech.load(strategy={"strategies": {"thinker": [plain]}, "version": 1})
+    assert told(loaded) == ["CF010 strategy_config: unknown key `version` in `strategy_config`"]
+
+
+@pytest.mark.parametrize("given", [[TP2], TP2])
+def test_specs_below_the_root_need_the_name_of_a_stage_as_well(
+    speech: Speech, given: object
+) -> None:
+    """`strategies` is no stage here, as it is none in a file."""
+    [found] = speech.load(strategy={"strategies": given}).diagnostics
+    assert (found.code, found.help) == ("CF012", "name the stage: `{STAGE: [StrategySpec(...)]}`")
+    assert found.message.startswith("`strategies` must be a mapping from stages")
 
 
 def test_a_policy_is_no_routing(speech: Speech) -> None:

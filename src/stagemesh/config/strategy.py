@@ -105,7 +105,7 @@ def _flow(value: object) -> str:
         return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    return quoted(value)[1:-1]
+    return "..." if value is UNSET else quoted(value)[1:-1]  # it was told, and cannot be shown
 
 
 def _patches(stage_id: int, entry: Entry) -> Iterator[Patch]:

@@ -6,7 +6,7 @@ those of the axis, is told here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, cast
 
@@ -59,15 +59,15 @@ def file_form(
 
     They may stand below `strategies` as well, as those of a file do.
     """
-    if any(isinstance(item, StrategySpec) for item in _items(given)):
-        _Writer(axes, findings).wrong(given, _Here(path=(), label=SOURCE), STACKS, _AS_STACKS)
-        return {_ROOT: {}}
-    if not isinstance(given, Mapping):
-        return given
-    root = given.get(_ROOT)
-    stacks = root if isinstance(root, Mapping) and len(given) == 1 else given
-    if any(isinstance(item, StrategySpec) for stack in stacks.values() for item in _items(stack)):
-        return written(stacks, axes, findings)
+    stacks: object = given
+    here, around = _Here(path=(), label=SOURCE), dict[str, object]()
+    if isinstance(given, Mapping) and _ROOT in given:
+        stacks, here, around = given[_ROOT], _Here(path=(_ROOT,), label=_ROOT), {**given}
+    if _holds_specs(stacks):
+        _Writer(axes, findings).wrong(stacks, here, STACKS, _AS_STACKS)
+        return {**around, _ROOT: {}}
+    if isinstance(stacks, Mapping) and any(map(_holds_specs, stacks.values())):
+        return {**around, **written(stacks, axes, findings)}
     return given
 
 
@@ -79,9 +79,10 @@ def written(
     return {_ROOT: {name: writer.stack(name, stack) for name, stack in stacks.items()}}
 
 
-def _items(stack: object) -> Sequence[object]:
-    """Everything in a stack, or what stands in its place."""
-    return stack if isinstance(stack, list | tuple) else (stack,)
+def _holds_specs(stack: object) -> bool:
+    """Whether there are any in a stack, or one stands in its place."""
+    items = stack if isinstance(stack, list | tuple) else (stack,)
+    return any(isinstance(item, StrategySpec) for item in items)
 
 
 @frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from stagemesh.config.schema import AUTO
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.connector import ConnectorSpec
 from stagemesh.spec.engine import EngineSpec
@@ -59,3 +60,12 @@ def default_engine(kind: ExecutionType, engines: Iterable[EngineSpec]) -> Engine
     """Return the engine that `auto` means for a kind of stage, whatever is installed besides."""
     fitting = (spec for spec in engines if kind in spec.default_for)
     return min(fitting, key=lambda spec: spec.name, default=None)
+
+
+def chosen_engine(
+    named: object, kind: ExecutionType, engines: Mapping[str, EngineSpec]
+) -> EngineSpec | None:
+    """Return the engine that a stage names, or the default where it names none."""
+    if named is None or named == AUTO:
+        return default_engine(kind, engines.values())
+    return engines.get(str(named))

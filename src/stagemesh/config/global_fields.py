@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from stagemesh.config.catalog import default_engine
+from stagemesh.config.catalog import chosen_engine
 from stagemesh.config.check import hints
 from stagemesh.config.entries import read_stage
 from stagemesh.config.fields import StageField
@@ -21,7 +21,6 @@ from stagemesh.config.kind_fields import KIND_FIELDS
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.plain import plain
-from stagemesh.config.schema import AUTO
 from stagemesh.config.scope import Scope
 from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
@@ -128,13 +127,11 @@ class _Reader:
     def _engine(self, stage: StagePipelineConfig) -> EngineSpec | None:
         """Return the engine of a stage, as far as it can be told before all is merged."""
         engines = self._scope.catalog.engines
-        named: object = AUTO
+        named: object = None
         for patch in sorted(self._said, key=lambda patch: patch.origin.layer):
             if (patch.stage_id, patch.path) == (stage.stage_id, ("engine",)):
-                named = AUTO if patch.value is None else patch.value
-        if named == AUTO:
-            return default_engine(stage.execution_type, engines.values())
-        return engines.get(str(named))
+                named = patch.value
+        return chosen_engine(named, stage.execution_type, engines)
 
     def _of_one_stage(self, given: list[GivenField]) -> list[GivenField]:
         """Drop, and tell together, what never fits several stages at once."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field, fields
 from typing import Final
 
-from stagemesh.config.catalog import default_engine
+from stagemesh.config.catalog import chosen_engine
 from stagemesh.config.check import hints
 from stagemesh.config.kind_fields import INSTEAD, KIND_FIELDS
 from stagemesh.config.plain import plain, plain_fields
@@ -60,10 +60,8 @@ def choose_engine(
         for name, given in settings.fields.items()
         if name not in PLANNED_FIELDS
     }
-    if named is None or named.value == AUTO:
-        spec = default_engine(stage.execution_type, engines.values())
-    else:
-        spec = engines.get(str(named.value))
+    spec = chosen_engine(None if named is None else named.value, stage.execution_type, engines)
+    if named is not None and named.value != AUTO:
         problem = _wrong_engine(stage, named, spec, engines)
         if problem is not None:
             report.add(problem)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TypeAlias
 
-from stagemesh.config.catalog import default_engine
+from stagemesh.config.catalog import chosen_engine
 from stagemesh.config.kind_fields import KIND_FIELDS
 from stagemesh.config.plain import plain
-from stagemesh.config.schema import AUTO
 from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.frozen import frozen
@@ -116,9 +115,5 @@ def passing_by(
 
 def _owner(stage: StageSettings, kind: ExecutionType, engines: Mapping[str, EngineSpec]) -> Owner:
     named = stage.fields.get("engine")
-    engine = (
-        default_engine(kind, engines.values())
-        if named is None or named.value in (None, AUTO)
-        else engines.get(str(named.value))
-    )
+    engine = chosen_engine(None if named is None else named.value, kind, engines)
     return stage_owner(stage.name, kind, engine, stage.fields.get)

@@ -10,13 +10,14 @@ from typing import Final
 import pytest
 
 from stagemesh.config.fields import stage_fields
+from stagemesh.plan.build import build
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, WorldRole
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType
 from stagemesh.spec.registry import AXES
 from tests.config.flagged import CATALOG, codes_of, made_from, text_of
-from tests.plan.making import Said, attempt, axis, request, solo
+from tests.plan.making import Said, attempt, axis, catalog, request, solo
 
 ALL: Final = {each.name: each for each in AXES.declarations()}
 VALUES: Final[Mapping[tuple[str, str], object]] = {
@@ -215,4 +216,25 @@ def test_more_ranks_are_no_remedy_without_experts(experts: int, told: str) -> No
     """They would be refused for it."""
     said = {"thinker": Said(axes=[axis("ep", None)])}
     found = attempt(request(solo(), said, facts=StageFacts(num_experts=experts))).diagnostics
+    assert [(each.code, each.help) for each in found] == [("AX012", told)]
+
+
+@pytest.mark.parametrize(
+    ("impossible", "told"),
+    [
+        ((), "give `sp_ring` or `sp_ulysses` a size above `1`, or leave `mask_sp_padding` out"),
+        (("sp_ring",), "give `sp_ulysses` a size above `1`, or leave `mask_sp_padding` out"),
+        (("sp_ring", "sp_ulysses"), "leave `mask_sp_padding` out"),
+    ],
+)
+def test_an_axis_that_cannot_be_is_no_remedy(impossible: tuple[str, ...], told: str) -> None:
+    """Of those that a field serves, the others are."""
+    given = request(
+        solo(ExecutionType.DIFFUSION), {"thinker": Said(fields={"mask_sp_padding": True})}
+    )
+    known = catalog(given.pipeline)
+    never = {
+        name: dataclasses.replace(ALL[name], is_possible=lambda _: False) for name in impossible
+    }
+    found = build(given, dataclasses.replace(known, axes={**known.axes, **never})).diagnostics
     assert [(each.code, each.help) for each in found] == [("AX012", told)]

@@ -8,7 +8,7 @@ Stage fields that serve an axis (`serves_fields`) are told of in the same way.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stack import Stack, StackedAxis
@@ -64,19 +64,24 @@ def _unserved(context: RuleContext) -> Iterator[Diagnostic]:
         }
         for draft, word in said:
             if word.origin not in acting and not _is_taken_back(draft, names, word):
-                listed = " or ".join(f"`{name}`" for name in names)
-                is_possible = any(
-                    context.catalog.axes[name].is_possible(draft.stack.facts) for name in names
-                )
-                larger = f"give {listed} a size above `1`, or " if is_possible else ""
+                possible = [
+                    name
+                    for name in names
+                    if context.catalog.axes[name].is_possible(draft.stack.facts)
+                ]
+                larger = f"give {_either(possible)} a size above `1`, or " if possible else ""
                 yield Diagnostic(
                     code="AX012",
                     severity=Severity.WARNING,
                     message=f"`{field}` of `{draft.stage.model_stage}` has no effect"
-                    f" without {listed}",
+                    f" without {_either(names)}",
                     origin=word.origin,
                     help=f"{larger}leave `{field}` out",
                 )
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
 
 
 def _is_taken_back(draft: StageDraft, axes: Collection[str], word: _Word) -> bool:

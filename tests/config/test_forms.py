@@ -111,6 +111,37 @@ def test_words_become_plain_values(words: tuple[str, ...], form: Form, value: ob
     assert run.findings == []
 
 
+@pytest.mark.parametrize(
+    ("words", "form", "number"),
+    [
+        (("010",), Form.INTEGER, "10"),
+        (("-007",), Form.INTEGER, "-7"),
+        (("00",), Form.NUMBER, "0"),
+        (("1,02",), Form.INTEGERS, "2"),
+        (("1", "02"), Form.INTEGERS, "2"),
+    ],
+)
+def test_a_number_with_a_zero_in_front_is_none(
+    words: tuple[str, ...], form: Form, number: str
+) -> None:
+    """As in a file; text could not stand there, so none is offered."""
+    run = Run()
+    assert read_words(words, form, "--x", run) is UNSET
+    text = words[-1].rpartition(",")[2]
+    assert [str(found) for found in run.findings] == [
+        f"error[CF005]: a number must not begin with `0`, got `{text}` (--x)"
+    ]
+    assert run.findings[0].help == f"write `{number}`"
+
+
+@pytest.mark.parametrize("form", [Form.TEXT, Form.TEXTS])
+def test_a_zero_in_front_of_a_text_is_part_of_it(form: Form) -> None:
+    """Nobody could take it for a number."""
+    run = Run()
+    assert read_words(("010",), form, "--x", run) in ("010", ("010",))
+    assert run.findings == []
+
+
 def test_json_that_is_wrong_is_told_and_leaves_nothing() -> None:
     """With the flag as its place."""
     run = Run()

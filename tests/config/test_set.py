@@ -55,12 +55,40 @@ def test_text_stays_the_text_that_was_typed(speech: Speech) -> None:
     assert value(loaded, "talker", "quantization") == "8"
 
 
-def test_a_number_with_a_zero_in_front_is_none(speech: Speech) -> None:
-    """As in a file, where text is not wanted."""
-    loaded = speech.load(set_values=("thinker.max_num_seqs=010",))
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("thinker.max_num_seqs", "write `10`"),
+        ("thinker.share", "write `10`"),
+        ("thinker.extra.a", 'write `10`, or `"010"` where text is meant'),
+    ],
+)
+def test_a_number_with_a_zero_in_front_is_none(speech: Speech, path: str, remedy: str) -> None:
+    """As in a file, unless nothing but text is wanted."""
+    loaded = speech.load(set_values=(f"{path}=010",))
     assert told(loaded) == [
-        "CF005 --set thinker.max_num_seqs=010: a number must not begin with `0`, got `010`"
+        f"CF005 --set {path}=010: a number must not begin with `0`, got `010`"
     ]
+    assert loaded.diagnostics[0].help == remedy
+
+
+def test_every_door_refuses_a_number_with_a_zero_in_front(speech: Speech) -> None:
+    """A flag does as a file and `--set` do."""
+    typed = speech.load(fields=(flag("max_num_seqs", "010"),))
+    written = speech.load(deploy="stages: [{stage_id: 0, max_num_seqs: 010}]")
+    for loaded in (typed, written):
+        [found] = loaded.diagnostics
+        assert (found.code, found.message) == (
+            "CF005",
+            "a number must not begin with `0`, got `010`",
+        )
+        assert str(found.help).startswith("write `10`")
+
+
+def test_digits_without_end_are_no_number(speech: Speech) -> None:
+    """Whatever they begin with; they are never converted."""
+    [found] = speech.load(set_values=(f"thinker.max_num_seqs=0{'9' * 5000}",)).diagnostics
+    assert (found.code, found.help) == ("CF005", None)
 
 
 def test_members_of_an_axis_are_set_by_name(speech: Speech) -> None:

@@ -1,8 +1,8 @@
 """How a field looks on a command line: the form follows from the field's own annotation.
 
 The table of flags is generated with `form_of`, and what was typed is read by the same form, so the
-two cannot differ. Reading never judges: text that is no number stays text, and the check of the
-field says what it must be.
+two cannot differ. Text that is no number stays text, and the check of the field says what it must
+be; only what no source can say is told here, such as JSON that is none or `010`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Annotated, Final, Literal, Union
 from stagemesh.config.check import Annotation
 from stagemesh.config.document import Document, Source, read_json
 from stagemesh.config.place import Run
-from stagemesh.spec.origin import Layer
+from stagemesh.config.tree import leading_zero
+from stagemesh.config.yaml_core import is_ambiguous
+from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
 NULL: Final = "null"
@@ -116,7 +118,7 @@ _SCALARS: Final[Mapping[Annotation, Form]] = {
 
 
 def read_words(words: tuple[str, ...], form: Form | None, source: str, run: Run) -> object:
-    """Turn what was typed behind a flag into a plain value; `UNSET` for JSON that is wrong."""
+    """Turn what was typed behind a flag into a plain value; `UNSET` for what is wrong itself."""
     if words == (NULL,):
         return None
     match form:
@@ -124,11 +126,13 @@ def read_words(words: tuple[str, ...], form: Form | None, source: str, run: Run)
             return read_object(words[0], source, run)
         case Form.INTEGERS | Form.TEXTS:
             items = words if len(words) > 1 else words[0].split(",")
-            return tuple(_integer(item) if form is Form.INTEGERS else item for item in items)
+            read = _integer if form is Form.INTEGERS else _text
+            built = tuple(read(item, source, run) for item in items)
+            return UNSET if UNSET in built else built
         case Form.INTEGER:
-            return _integer(words[0])
+            return _integer(words[0], source, run)
         case Form.NUMBER:
-            return _number(words[0])
+            return _number(words[0], source, run)
     return words[0]
 
 
@@ -144,12 +148,21 @@ def open_object(text: str, source: str, run: Run) -> Document | None:
     return read_json(text, where, run.findings)
 
 
-def _integer(text: str) -> object:
-    return int(text) if _INTEGER.fullmatch(text) else text
+def _text(text: str, _source: str, _run: Run) -> object:
+    return text
 
 
-def _number(text: str) -> object:
+def _integer(text: str, source: str, run: Run) -> object:
+    if not _INTEGER.fullmatch(text):
+        return text
+    if is_ambiguous(text):  # files refuse it, and one text must not mean two things
+        message, remedy = leading_zero(text, may_be_text=False)
+        return run.tell("CF005", message, Origin(layer=Layer.GLOBAL, source=source), remedy)
+    return int(text)
+
+
+def _number(text: str, source: str, run: Run) -> object:
     if _INTEGER.fullmatch(text):
-        return int(text)
+        return _integer(text, source, run)
     number = float(text) if _NUMBER.fullmatch(text) else math.inf
     return number if math.isfinite(number) else text

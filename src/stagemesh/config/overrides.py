@@ -17,7 +17,7 @@ from stagemesh.config.patch import Patch
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.scope import Scope
 from stagemesh.config.stages import Stages
-from stagemesh.config.tree import Path, path_text, quoted
+from stagemesh.config.tree import Path, leading_zero, path_text, quoted
 from stagemesh.config.typed_entry import read_typed_entry
 from stagemesh.config.yaml_core import is_ambiguous
 from stagemesh.spec.diagnostic import Diagnostic, Note
@@ -67,7 +67,7 @@ def read_set(text: str, scope: Scope, run: Run) -> list[Patch]:
     """Read one `STAGE.PATH=VALUE`.
 
     The value is YAML; where it would be a number or a constant and the field takes text, it is the
-    text that was typed.
+    text that was typed. Where it may be both, a number with a zero in front is refused as in files.
     """
     source = f"--set {text}"
     path, sign, typed = text.partition("=")
@@ -89,9 +89,12 @@ def read_set(text: str, scope: Scope, run: Run) -> list[Patch]:
         return list(read_typed_entry(entry, place, stage, scope, tried)), tried
 
     patches, tried = attempt(value)
-    if tried.findings and is_ambiguous(typed):  # where it is no text, it is no number either
-        value = _yaml_value(typed, source, run)
-        patches, tried = attempt(value)
+    if is_ambiguous(typed):
+        is_text = not tried.findings
+        if not is_text or not attempt(int(typed))[1].findings:  # it could be meant as a number
+            message, remedy = leading_zero(typed, may_be_text=is_text)
+            value = run.tell("CF005", message, origin, remedy)
+            patches, tried = attempt(value)
     if tried.findings and isinstance(value, int | float):
         as_text, second = attempt(typed)
         patches, tried = (as_text, second) if not second.findings else (patches, tried)

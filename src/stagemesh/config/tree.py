@@ -120,6 +120,14 @@ def quoted(value: object, limit: int = 40) -> str:
     return f"`{text if len(text) <= limit else text[: limit - 1] + '…'}`"
 
 
+def leading_zero(text: str, *, may_be_text: bool = True) -> tuple[str, str]:
+    """Say why a number that `is_ambiguous` is refused, and what to write instead."""
+    remedy = f"write `{int(text)}`"
+    if may_be_text:
+        remedy += f', or `"{text}"` where text is meant'
+    return f"a number must not begin with `0`, got {quoted(text)}", remedy
+
+
 def path_text(path: Path) -> str:
     """Write a path as `strategies.thinker[0].size`."""
     text = ""
@@ -273,8 +281,7 @@ class _YamlBuilder(_Builder):
             self._unsupported(node, path)
             return UNSET
         kind = node.tag.removeprefix(_PREFIX)
-        is_short = len(node.value) <= _LONGEST_NUMBER
-        if kind == "int" and is_short and is_ambiguous(node.value):
+        if kind == "int" and is_ambiguous(node.value):
             self._ambiguous(node, path)
             return UNSET
         try:
@@ -292,13 +299,10 @@ class _YamlBuilder(_Builder):
         return key.tag == _MERGE and not self._has_tag(key)
 
     def _ambiguous(self, node: yaml.ScalarNode, path: Path) -> None:
+        message, remedy = leading_zero(node.value)
         self.problems.append(
             Problem(
-                code="CF005",
-                message=f"a number must not begin with `0`, got {quoted(node.value)}",
-                path=path,
-                position=_position(node),
-                help=f'write `{int(node.value)}`, or `"{node.value}"` where text is meant',
+                code="CF005", message=message, path=path, position=_position(node), help=remedy
             )
         )
 

@@ -23,7 +23,7 @@ _CORE: Final[Mapping[str, tuple[str, str]]] = {
     "merge": (r"<<", "<"),
 }
 """Kinds of plain scalars: what they look like, and how they begin."""
-_LEADING_ZERO: Final = re.compile("[-+]?0[0-9]+")
+_LEADING_ZERO: Final = re.compile("[-+]?0[0-9]{1,63}")
 
 
 _Table: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
@@ -60,7 +60,10 @@ class CoreDumper(yaml.SafeDumper):
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether a plain whole number has a zero in front, which some take for base 8."""
+    """Whether a plain whole number has a zero in front, which some take for base 8.
+
+    Digits without end are no number at all, whatever they begin with.
+    """
     return _LEADING_ZERO.fullmatch(text) is not None
 
 

@@ -66,9 +66,7 @@ def test_text_stays_the_text_that_was_typed(speech: Speech) -> None:
 def test_a_number_with_a_zero_in_front_is_none(speech: Speech, path: str, remedy: str) -> None:
     """As in a file, unless nothing but text is wanted."""
     loaded = speech.load(set_values=(f"{path}=010",))
-    assert told(loaded) == [
-        f"CF005 --set {path}=010: a number must not begin with `0`, got `010`"
-    ]
+    assert told(loaded) == [f"CF005 --set {path}=010: a number must not begin with `0`, got `010`"]
     assert loaded.diagnostics[0].help == remedy
 
 

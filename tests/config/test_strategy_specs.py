@@ -202,7 +202,7 @@ def test_what_is_wrong_with_specs_is_told_like_in_a_file(speech: Speech) -> None
     ]
 
 
-@pytest.mark.parametrize("given", [[TP2], (TP2,), TP2])
+@pytest.mark.parametrize("given", [[TP2], (TP2,), TP2, iter([TP2])])
 def test_specs_need_the_name_of_a_stage(speech: Speech, given: object) -> None:
     """They are told once, with the form that is taken."""
     loaded = speech.load(strategy=cast("ConfigInput", given))
@@ -219,6 +219,39 @@ def test_one_spec_is_no_stack(speech: Speech) -> None:
     assert found.origin.path == "strategies.thinker"
 
 
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize(
+    ("stack", "path", "told_as"),
+    [
+        ({"a": TP2}, "", "`thinker` must be a list of `StrategySpec`, got a mapping"),
+        ({"a": [TP2]}, "", "`thinker` must be a list of `StrategySpec`, got a mapping"),
+        ({TP2.mesh_axis.kind}, "", "`thinker` must be a list of `StrategySpec`, got a `set`"),
+        (iter([TP2]), "", "`thinker` must be a list of `StrategySpec`, got a `list_iterator`"),
+        ([[TP2]], "[0]", "`thinker[0]` must be a `StrategySpec`, got a list"),
+        ([TP2, {"a": TP2}], "[1]", "`thinker[1]` must be a `StrategySpec`, got a mapping"),
+        ([iter(())], "[0]", "`thinker[0]` must be a `StrategySpec`, got a `tuple_iterator`"),
+    ],
+)
+def test_specs_in_another_form_are_told_once(
+    speech: Speech, stack: object, path: str, told_as: str, root: bool
+) -> None:
+    """Where they stand, with and without the root of a file."""
+    given = {"thinker": stack}
+    [found] = speech.load(strategy={"strategies": given} if root else given).diagnostics
+    assert (found.code, found.message) == ("CF012", told_as)
+    assert found.origin is not None
+    assert found.origin.path == f"strategies.thinker{path}"
+    assert "list" in str(found.help)
+
+
+def test_what_holds_itself_is_looked_into_no_further(speech: Speech) -> None:
+    """It is told as in any mapping."""
+    endless: list[object] = []
+    endless.append(endless)
+    loaded = speech.load(strategy={"strategies": {"thinker": endless}})
+    assert loaded.diagnostics
+
+
 def test_specs_may_stand_where_a_file_has_entries(speech: Speech) -> None:
     """Below `strategies`; a spec without an extension has no options."""
     plain = replace(TP2, shard_extension=None)
@@ -229,7 +262,7 @@ def test_specs_may_stand_where_a_file_has_entries(speech: Speech) -> None:
     assert told(loaded) == ["CF010 strategy_config: unknown key `version` in `strategy_config`"]
 
 
-@pytest.mark.parametrize("given", [[TP2], TP2])
+@pytest.mark.parametrize("given", [[TP2], [[TP2]], TP2])
 def test_specs_below_the_root_need_the_name_of_a_stage_as_well(
     speech: Speech, given: object
 ) -> None:

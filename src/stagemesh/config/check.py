@@ -16,7 +16,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, cast
 
@@ -145,6 +145,8 @@ def _got(value: object) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
+    if isinstance(value, Iterator | Set):
+        return f"a `{type(value).__name__}`"
     return f"text {quoted(value)}" if isinstance(value, str) else quoted(value)
 
 

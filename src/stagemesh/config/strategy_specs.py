@@ -6,7 +6,7 @@ those of the axis, is told here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Final, cast
 
@@ -42,8 +42,12 @@ STACKS: Final = "a mapping from stages to lists of `StrategySpec`"
 """What all stages together are given."""
 
 _ROOT: Final = "strategies"
+_DEEPEST: Final = 2
+"""Levels of a stage below which nobody puts a spec; values may hold themselves."""
 _AS_STACKS: Final = "name the stage: `{STAGE: [StrategySpec(...)]}`"
 _AS_STACK: Final = "put it into a list: `[StrategySpec(...)]`"
+_AS_LIST: Final = "write a list: `[StrategySpec(...)]`"
+_AS_ITEM: Final = "write the specs of a stage one after the other, in a single list"
 _AS_AXIS: Final = "write `MeshAxis(kind=..., size=...)`"
 _AS_POLICY: Final = "write a pattern that the axis takes, such as `RouteByStage(policy=...)`"
 _FIXED: Final = "leave it out: it belongs to the axis and cannot be changed"
@@ -63,11 +67,12 @@ def file_form(
     here, around = _Here(path=(), label=SOURCE), dict[str, object]()
     if isinstance(given, Mapping) and _ROOT in given:
         stacks, here, around = given[_ROOT], _Here(path=(_ROOT,), label=_ROOT), {**given}
-    if _holds_specs(stacks):
+    if isinstance(stacks, Mapping):
+        are_specs = any(_holds_specs(stack, _DEEPEST) for stack in stacks.values())
+        return {**around, **written(stacks, axes, findings)} if are_specs else given
+    if _holds_specs(stacks, _DEEPEST):
         _Writer(axes, findings).wrong(stacks, here, STACKS, _AS_STACKS)
         return {**around, _ROOT: {}}
-    if isinstance(stacks, Mapping) and any(map(_holds_specs, stacks.values())):
-        return {**around, **written(stacks, axes, findings)}
     return given
 
 
@@ -79,10 +84,12 @@ def written(
     return {_ROOT: {name: writer.stack(name, stack) for name, stack in stacks.items()}}
 
 
-def _holds_specs(stack: object) -> bool:
-    """Whether there are any in a stack, or one stands in its place."""
-    items = stack if isinstance(stack, list | tuple) else (stack,)
-    return any(isinstance(item, StrategySpec) for item in items)
+def _holds_specs(given: object, levels: int) -> bool:
+    """Whether there is one within so many levels, or what could hold some and never is a list."""
+    if isinstance(given, Mapping | list | tuple):
+        inside = given.values() if isinstance(given, Mapping) else given
+        return levels > 0 and any(_holds_specs(each, levels - 1) for each in inside)
+    return isinstance(given, StrategySpec | Iterator | Set)
 
 
 @frozen
@@ -100,15 +107,23 @@ class _Writer:
 
     def stack(self, stage: str, stack: object) -> object:
         """Write the specs of one stage; what else stands there is left to the reader."""
-        if isinstance(stack, StrategySpec):
-            self.wrong(stack, _Here(path=(_ROOT, stage), label=stage), STACK, _AS_STACK)
-            return UNSET
-        if not isinstance(stack, list | tuple):
+        if isinstance(stack, list | tuple):
+            return [self._item(item, stage, index) for index, item in enumerate(stack)]
+        if not _holds_specs(stack, _DEEPEST):
             return stack
-        return [
-            self._entry(item, stage, index) if isinstance(item, StrategySpec) else item
-            for index, item in enumerate(stack)
-        ]
+        remedy = _AS_STACK if isinstance(stack, StrategySpec) else _AS_LIST
+        self.wrong(stack, _Here(path=(_ROOT, stage), label=stage), STACK, remedy)
+        return UNSET
+
+    def _item(self, item: object, stage: str, index: int) -> object:
+        """Write one of a list; specs that stand too deep are told here."""
+        if isinstance(item, StrategySpec):
+            return self._entry(item, stage, index)
+        if not _holds_specs(item, 1):
+            return item
+        here = _Here(path=(_ROOT, stage, index), label=f"{stage}[{index}]")
+        self.wrong(item, here, "a `StrategySpec`", _AS_ITEM)
+        return UNSET
 
     def _axis(self, given: object, stage: str, index: int) -> tuple[object, object]:
         """Return axis and size as a file has them; what no file could hold is told here."""

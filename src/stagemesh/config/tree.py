@@ -301,9 +301,7 @@ class _YamlBuilder(_Builder):
     def _ambiguous(self, node: yaml.ScalarNode, path: Path) -> None:
         message, remedy = leading_zero(node.value)
         self.problems.append(
-            Problem(
-                code="CF005", message=message, path=path, position=_position(node), help=remedy
-            )
+            Problem(code="CF005", message=message, path=path, position=_position(node), help=remedy)
         )
 
     def _unsupported(self, node: yaml.Node, path: Path) -> None:

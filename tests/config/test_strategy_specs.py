@@ -233,7 +233,7 @@ def test_one_spec_is_no_stack(speech: Speech) -> None:
     ],
 )
 def test_specs_in_another_form_are_told_once(
-    speech: Speech, stack: object, path: str, told_as: str, root: bool
+    speech: Speech, stack: object, path: str, told_as: str, *, root: bool
 ) -> None:
     """Where they stand, with and without the root of a file."""
     given = {"thinker": stack}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from stagemesh.config.inputs import PlanInputs
-from stagemesh.plan.causes import one_for_each_cause
+from stagemesh.plan.causes import one_for_each_cause, without_advice_on_errors
 from stagemesh.plan.make import make
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.origin import Layer, Origin
@@ -22,6 +23,7 @@ FLAG: Final = Origin(layer=Layer.GLOBAL, source="--flag")
 WIDE: Final = Origin(layer=Layer.PIPELINE_WIDE, source="a.yaml", line=3, column=1)
 HERE: Final = Origin(layer=Layer.DEPLOY, source="a.yaml", line=1, column=1)
 THERE: Final = Origin(layer=Layer.DEPLOY, source="a.yaml", line=2, column=1)
+WARNING: Final = Severity.WARNING
 SET: Final = Note(message="set here", origin=FLAG)
 
 
@@ -66,9 +68,35 @@ def test_findings_of_one_code_and_one_value_are_one(
     assert joined[0].message == "no"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "noted", "is_left_out"),
+    [
+        ("a.b", "a", True),
+        ("a[0]", "a", True),
+        ("a", "a", True),
+        ("ab", "a", False),
+        ("a", "a.b", False),
+        ("b", "a", False),
+        ("a.b", None, False),
+    ],
+)
+def test_a_warning_about_what_an_error_is_inside_of_is_left_out(
+    wrong: str, noted: str | None, *, is_left_out: bool
+) -> None:
+    """By the value that its note points to, in the same source."""
+
+    def found(source: str) -> list[Diagnostic]:
+        at = None if noted is None else replace(HERE, path=noted)
+        warning = replace(told(THERE, "w", Note(message="n", origin=at)), severity=WARNING)
+        return [warning, told(replace(HERE, path=wrong, source=source))]
+
+    assert (len(without_advice_on_errors(found("a.yaml"))) == 1) is is_left_out
+    assert len(without_advice_on_errors(found("b.yaml"))) == 2
+
+
 def test_an_error_and_a_warning_stay_apart() -> None:
     """One stops the command."""
-    warning = Diagnostic(code="PL001", message="no", origin=FLAG, severity=Severity.WARNING)
+    warning = replace(told(FLAG), severity=WARNING)
     assert one_for_each_cause([told(FLAG), warning]) == (told(FLAG), warning)
 
 

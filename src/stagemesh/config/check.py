@@ -16,7 +16,8 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, cast
 
@@ -145,7 +146,7 @@ def _got(value: object) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    if isinstance(value, Iterator | Set):
+    if isinstance(value, Iterator | AbstractSet):
         return f"a `{type(value).__name__}`"
     return f"text {quoted(value)}" if isinstance(value, str) else quoted(value)
 

@@ -6,7 +6,8 @@ those of the axis, is told here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, cast
 
@@ -89,7 +90,7 @@ def _holds_specs(given: object, levels: int) -> bool:
     if isinstance(given, Mapping | list | tuple):
         inside = given.values() if isinstance(given, Mapping) else given
         return levels > 0 and any(_holds_specs(each, levels - 1) for each in inside)
-    return isinstance(given, StrategySpec | Iterator | Set)
+    return isinstance(given, StrategySpec | Iterator | AbstractSet)
 
 
 @frozen

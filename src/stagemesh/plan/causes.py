@@ -27,6 +27,26 @@ def one_for_each_cause(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(_joined(group) for group in groups.values())
 
 
+def without_advice_on_errors(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Leave out warnings about what a value does where there is an error in that very value."""
+    told = tuple(found)
+    wrong = [each.origin for each in told if each.is_error and each.origin is not None]
+    return tuple(
+        each
+        for each in told
+        if each.is_error
+        or not any(_is_inside(place, note.origin) for note in each.notes for place in wrong)
+    )
+
+
+def _is_inside(place: Origin, outer: Origin | None) -> bool:
+    """Whether a place is that of a value or of a member of it; a flag is all of its value."""
+    if outer is None or outer.source != place.source:
+        return False
+    below = place.path.removeprefix(outer.path) if place.path.startswith(outer.path) else "?"
+    return below[:1] in ("", ".", "[") if outer.path else outer.line is None
+
+
 def _cause(found: Diagnostic) -> Origin | None:
     """The value for all stages that it points to, if it points to one."""
     places = (found.origin, *(note.origin for note in found.notes))

@@ -25,6 +25,7 @@ DLO: Final = {"enable_distributed_layerwise_offload": True}
 NEVER: Final = {"restart": "never"}
 EAGER: Final = {"enforce_eager": True}
 UNTOKENIZED: Final = {"skip_tokenizer_init": True}
+SKIPS: Final = {"diffusion_kv_cache_skip_layers": [1]}
 FP8: Final = {"diffusion_kv_cache_dtype": "fp8"}
 CASES: Final[
     Mapping[str, tuple[object, list[Mapping[str, object]], list[Mapping[str, object]]]]
@@ -139,14 +140,42 @@ def test_options_that_need_the_same_are_told_together(toy: Toy) -> None:
     """One cause, one finding; the help names what serves all of them."""
     toy = replace(toy, model=DENOISER)
     found = toy.one(listed({"cache_config": {"a": 1}, "enable_cache_dit_summary": True}))
-    assert found.message == "`cache_config` of `s0` needs `cache_backend: cache_dit`"
-    assert [note.message for note in found.notes] == ["so does `enable_cache_dit_summary`"]
+    assert found.message == "`cache_config` of `s0` needs `cache_backend`"
+    assert [note.message for note in found.notes] == [
+        "`enable_cache_dit_summary` needs `cache_backend: cache_dit`"
+    ]
     assert found.help == (
         "nothing acts on it otherwise: give `cache_backend: cache_dit`, or leave `cache_config`"
         " and `enable_cache_dit_summary` out"
     )
     found = toy.one(listed({"enable_cache_dit_summary": True, "cache_config": {"a": 1}}))
-    assert found.message == "`cache_config` of `s0` needs `cache_backend: cache_dit`"
+    assert found.message == "`cache_config` of `s0` needs `cache_backend`"
+    found = toy.one(listed({"diffusion_kv_cache_skip_steps": [1], **SKIPS}))
+    assert [note.message for note in found.notes] == ["so does `diffusion_kv_cache_skip_layers`"]
+
+
+@pytest.mark.parametrize(
+    ("attention", "codes"),
+    [
+        ({"defualt": "FASTVIDEO_VSA"}, ["PL089"]),
+        ({"default": 3}, ["PL089"]),
+        ({"default": "TORCH_SDPA"}, ["PL150"]),
+        ({"default": "TORCH_SPDA"}, ["PL096", "PL150"]),
+    ],
+)
+def test_a_switch_with_an_error_inside_is_no_second_finding(
+    toy: Toy, attention: Mapping[str, object], codes: list[str]
+) -> None:
+    """What it will say is not known; that it says no is told where it is well."""
+    given = {"diffusion_attention_config": attention, "fastvideo_vsa_topk": 64}
+    found = replace(toy, model=DENOISER).build(listed(given)).diagnostics
+    assert [each.code for each in found] == codes
+
+
+def test_a_flag_with_an_error_inside_is_no_second_finding(tmp_path: Path) -> None:
+    """Its members have no places of their own."""
+    line = '-dac \'{"defualt": "TORCH_SDPA"}\' --fastvideo-vsa-topk 64'
+    assert codes_of(made_from(tmp_path, line, model="two_dits")) == ["PL089"]
 
 
 def test_one_of_several_is_named_and_the_help_has_the_others(toy: Toy) -> None:

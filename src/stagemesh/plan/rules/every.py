@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
+from stagemesh.plan.causes import without_advice_on_errors
 from stagemesh.plan.rules.chunks import chunks
 from stagemesh.plan.rules.context import Rule, RuleContext, Ruling
 from stagemesh.plan.rules.endpoints import endpoints
@@ -49,8 +50,9 @@ Value = TypeVar("Value")
 def every_rule(context: RuleContext) -> Ruling:
     """Ask all rules; each value is decided by one of them."""
     ruled = [rule(context) for rule in RULES]
+    found = tuple(itertools.chain.from_iterable(each.diagnostics for each in ruled))
     return Ruling(
-        diagnostics=tuple(itertools.chain.from_iterable(each.diagnostics for each in ruled)),
+        diagnostics=without_advice_on_errors(found),
         skipped=tuple(itertools.chain.from_iterable(each.skipped for each in ruled)),
         session=next((each.session for each in ruled if each.session is not None), None),
         weight_transfer=next(

@@ -22,8 +22,8 @@ from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.switch import Switch, needs_of
 
-_Words: TypeAlias = Sequence[tuple[str, Origin]]
-"""Options by name, with their places."""
+_Words: TypeAlias = Sequence[tuple[str, Origin, Group]]
+"""Options by name, with their places and with what would let each act."""
 
 
 def switched(context: RuleContext) -> Ruling:
@@ -59,12 +59,12 @@ def switched_members(
 def _told(owner: Owner, acting: Collection[Origin]) -> Iterator[Diagnostic]:
     """Say it once for all options that the same switches leave without effect."""
     groups: dict[tuple[str, ...], Group] = {}
-    words: dict[tuple[str, ...], list[tuple[str, Origin]]] = {}
+    words: dict[tuple[str, ...], list[tuple[str, Origin, Group]]] = {}
     for name, given, group in owner.words():
         if group is not None and given.origin not in acting:
             names = tuple(each.name for each in group)
-            words.setdefault(names, []).append((name, given.origin))
-            if names not in groups or group[0].on:  # what asks for one value tells more
+            words.setdefault(names, []).append((name, given.origin, group))
+            if names not in groups or group[0].on:  # what asks for one value lets all of them act
                 groups[names] = group
     for names, group in groups.items():
         off = ((each, owner.given(each.name)) for each in group)
@@ -86,19 +86,27 @@ def _is_meant(option: Origin, switch: Origin) -> bool:
 
 
 def _missing(owner: Owner, group: Group, words: _Words) -> Diagnostic:
-    (name, origin), *others = words
+    (name, origin, own), *others = words
     wanted = " or ".join(f"`{each.wanted}`" for each in group)
     return Diagnostic(
         code="PL150",
-        message=f"`{name}` of `{owner.name}` needs `{group[0].wanted}`",
+        message=f"`{name}` of `{owner.name}` needs `{own[0].wanted}`",
         origin=origin,
-        notes=tuple(Note(message=f"so does `{each}`", origin=place) for each, place in others),
+        notes=tuple(_needs_too(*other, own) for other in others),
         help=f"nothing acts on it otherwise: give {wanted}, or leave {_listed(words)} out",
     )
 
 
+def _needs_too(name: str, place: Origin, group: Group, first: Group) -> Note:
+    """Say of a further option what it needs, where that is not the same."""
+    wanted = group[0].wanted
+    is_same = wanted == first[0].wanted
+    message = f"so does `{name}`" if is_same else f"`{name}` needs `{wanted}`"
+    return Note(message=message, origin=place)
+
+
 def _off(owner: Owner, switch: Switch, given: Sourced[object], words: _Words) -> Diagnostic:
-    (name, origin), *others = words
+    (name, origin, _), *others = words
     value = quoted(plain(given.value))
     other = f"write `{switch.wanted}`" if switch.on else f"give `{switch.name}` another value"
     return Diagnostic(
@@ -108,11 +116,11 @@ def _off(owner: Owner, switch: Switch, given: Sourced[object], words: _Words) ->
         origin=origin,
         notes=(
             Note(message=f"`{switch.name}` is {value} here", origin=given.origin),
-            *(Note(message=f"so is `{each}`", origin=place) for each, place in others),
+            *(Note(message=f"so is `{each}`", origin=place) for each, place, _ in others),
         ),
         help=f"{other}, or leave {_listed(words)} out",
     )
 
 
 def _listed(words: _Words) -> str:
-    return " and ".join(f"`{name}`" for name, _ in words)
+    return " and ".join(f"`{name}`" for name, *_ in words)

@@ -14,7 +14,7 @@ from stagemesh.spec.switch import Needs, Switch, acts_with, needs_of
     [
         (Switch(name="a", on=(True,)), [True], [False, None], "with `a: true`"),
         (Switch(name="a", off=("none",)), ["x", "auto"], ["none", None, {}], "with `a`"),
-        (Switch(name="a"), ["x", "", 0.5], [False, None, {}], "with `a`"),
+        (Switch(name="a"), ["x", 0.5], [False, None, {}, (), ""], "with `a`"),
         (
             Switch(name="a", off=("never",), by_default=True),
             [None, "on_failure"],

@@ -58,6 +58,8 @@ class Forbidden:
     """Why not; completes a message that begins with the place."""
     remedy: str
     """What to do instead."""
+    code: str = "CF015"
+    """Code of the diagnostic."""
 
     def matches(self, text: str) -> bool:
         """Whether `text` is one of them."""
@@ -380,7 +382,7 @@ def _annotated(annotation: Annotation, metadata: Sequence[object]) -> Checker:
             run.tell("CF013", message, place.origin, remedy)
         refused = [item for item in forbidden if item.matches(cast("str", built))]
         for item in refused:
-            run.tell("CF015", f"{place.name} {item.reason}", place.origin, item.remedy)
+            run.tell(item.code, f"{place.name} {item.reason}", place.origin, item.remedy)
         return UNSET if allowed or refused else built
 
     return run_check

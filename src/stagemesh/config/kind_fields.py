@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Final, Literal, TypeAlias
 
+from stagemesh.config.check import Forbidden
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import ExecutionType
@@ -25,6 +26,17 @@ Count: TypeAlias = Annotated[int, Range(minimum=1)]
 
 Amount: TypeAlias = Annotated[int, Range(minimum=0)]
 """A number of things that may be absent."""
+
+Text: TypeAlias = Annotated[
+    str,
+    Forbidden(
+        regex=r"\s*",
+        reason="must not be empty",
+        remedy="leave it out, or write `null` to take back what lower layers say",
+        code="CF013",
+    ),
+]
+"""A name, a path or another word; an empty one is more often a variable that nobody has set."""
 
 Object: TypeAlias = Mapping[str, object]
 """An object that is handed on as it is."""
@@ -66,7 +78,7 @@ class EveryKind:
     """Most requests that are computed together."""
     dtype: Dtype | None = field(default=None, metadata=PIPELINE_WIDE)
     """Type of weights and activations, such as `bfloat16`."""
-    quantization: str | None = field(default=None, metadata=PIPELINE_WIDE)
+    quantization: Text | None = field(default=None, metadata=PIPELINE_WIDE)
     """Quantization method of the weights."""
     trust_remote_code: bool | None = field(default=None, metadata=PIPELINE_WIDE)
     """Whether Python code that comes with the checkpoint may run."""
@@ -78,11 +90,11 @@ class EveryKind:
     """Generation of the model runner."""
     enforce_eager: bool | None = None
     """Whether captured graphs are switched off."""
-    load_format: str | None = None
+    load_format: Text | None = None
     """Form of the weight files, such as `safetensors` or `dummy`."""
-    moe_backend: str | None = None
+    moe_backend: Text | None = None
     """Kernels of mixture-of-experts layers; `auto` lets the engine choose."""
-    linear_backend: str | None = None
+    linear_backend: Text | None = None
     """Kernels of linear layers; `auto` lets the engine choose."""
     max_cpu_loras: Count | None = field(
         default=None, metadata=acts_with(_SENT, where="on stages by tokens")
@@ -142,25 +154,25 @@ class Llm:
     """Whether equal beginnings of prompts share their cache."""
     enable_chunked_prefill: bool | None = field(default=None, metadata=PIPELINE_WIDE)
     """Whether long prompts are computed in parts."""
-    custom_voice_dir: str | None = field(default=None, metadata=PIPELINE_WIDE)
+    custom_voice_dir: Text | None = field(default=None, metadata=PIPELINE_WIDE)
     """Folder of voice profiles of a speech model."""
-    attention_backend: str | None = None
+    attention_backend: Text | None = None
     """Kernels of attention, such as `TRITON_ATTN`."""
-    kv_cache_dtype: str | None = None
+    kv_cache_dtype: Text | None = None
     """Type of the key-value cache."""
     disable_hybrid_kv_cache_manager: bool | None = None
     """Whether layers of different kinds share one form of cache."""
-    mamba_ssm_cache_dtype: str | None = None
+    mamba_ssm_cache_dtype: Text | None = None
     """Type of the state of state-space layers."""
     compilation_config: Object | None = None
     """Settings of compilation and captured graphs."""
     enable_flashinfer_autotune: bool | None = None
     """Whether kernels are tuned at the start."""
-    config_format: str | None = None
+    config_format: Text | None = None
     """Form of the checkpoint's configuration."""
-    tokenizer: str | None = field(default=None, metadata=_TOKENIZER)
+    tokenizer: Text | None = field(default=None, metadata=_TOKENIZER)
     """Another tokenizer than the checkpoint's."""
-    tokenizer_mode: str | None = field(default=None, metadata=_TOKENIZER)
+    tokenizer_mode: Text | None = field(default=None, metadata=_TOKENIZER)
     """How the tokenizer is loaded."""
     skip_tokenizer_init: bool | None = None
     """Whether no tokenizer is loaded."""
@@ -198,7 +210,7 @@ class Llm:
 class Diffusion:
     """Fields of stages that denoise."""
 
-    model_class_name: str | None = None
+    model_class_name: Text | None = None
     """Class of the pipeline, when the checkpoint's own should not be taken."""
     diffusion_load_format: Literal["default", "custom_pipeline", "dummy", "diffusers"] | None = None
     """Where the networks come from."""
@@ -216,7 +228,7 @@ class Diffusion:
     """Whether eight-bit products take the CUTLASS kernels."""
     diffusion_attention_config: Object | None = None
     """Attention kernels: `default`, and `per_role` for some layers."""
-    diffusion_attention_backend: str | None = None
+    diffusion_attention_backend: Text | None = None
     """Deprecated spelling of `diffusion_attention_config: {default: ...}`."""
     fastvideo_vsa_topk: Count | None = field(
         default=None,
@@ -252,7 +264,7 @@ class Diffusion:
         ),
     )
     """Strength of the adapters; any number, as below 0 their effect is taken away."""
-    cache_backend: str | None = None
+    cache_backend: Text | None = None
     """Method that reuses results of earlier steps."""
     cache_config: Object | None = field(
         default=None, metadata=acts_with(Switch(name="cache_backend", off=("none",)))
@@ -268,7 +280,7 @@ class Diffusion:
     """Longest wait for companions of a batch."""
     diffusion_streaming_output: bool | None = None
     """Whether parts of the result are sent before all is done."""
-    video_output_transport: str | None = None
+    video_output_transport: Text | None = None
     """How frames leave the stage."""
     max_generated_image_size: Count | None = None
     """Most pixels of a picture."""
@@ -282,7 +294,7 @@ class Diffusion:
     """Share of the time steps below which a second denoiser takes over, from 0 to 1."""
     flow_shift: Annotated[float, Range(above=0)] | None = None
     """Shift of the noise schedule, a factor: from 0 downwards no noise would be left to remove."""
-    diffusion_kv_cache_dtype: str | None = None
+    diffusion_kv_cache_dtype: Text | None = None
     """Type of cached keys and values."""
     diffusion_kv_cache_skip_steps: tuple[Amount, ...] | None = field(
         default=None, metadata=_KV_CACHE
@@ -292,7 +304,7 @@ class Diffusion:
         default=None, metadata=_KV_CACHE
     )
     """Layers that keep the full type."""
-    auxiliary_text_encoder: str | None = None
+    auxiliary_text_encoder: Text | None = None
     """A further text encoder."""
     enable_multithread_weight_load: bool | None = None
     """Whether several threads read the weights."""
@@ -323,7 +335,7 @@ class Diffusion:
     """Most memory of the host that is pinned for them."""
     host_weight_runtime_mode: Literal["disabled", "preferred", "required"] | None = None
     """Whether replicas of a host share one copy of the weights."""
-    host_weight_runtime_root: str | None = field(
+    host_weight_runtime_root: Text | None = field(
         default=None,
         metadata=acts_with(Switch(name="host_weight_runtime_mode", off=("disabled",))),
     )

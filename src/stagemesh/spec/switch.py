@@ -33,8 +33,8 @@ class Switch:
     """What a file says to switch it on, where `on` does not tell."""
 
     def acts(self, value: object) -> bool:
-        """Whether the other option acts where this one has `value`; `None` is nothing said."""
-        if value is None or value == {}:
+        """Whether the other option acts where this one has `value`; what is empty says nothing."""
+        if value in (None, {}, (), ""):
             return self.by_default
         if self.on:
             return any(_mentions(value, each) for each in self.on)

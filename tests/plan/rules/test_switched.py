@@ -130,6 +130,30 @@ def test_an_option_acts_or_is_told(toy: Toy, name: str) -> None:
             toy.keeps(toy.plan(deploy))
 
 
+@pytest.mark.parametrize("field", ["quantization", "cache_backend", "model_class_name"])
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_name_switches_nothing_on(toy: Toy, field: str, text: str) -> None:
+    """It is refused, since nobody can tell whether it means on or off."""
+    found = replace(toy, model=DENOISER).one(listed({field: text}))
+    assert (found.code, found.message) == ("CF013", f"`s0.{field}` must not be empty")
+    assert found.help == "leave it out, or write `null` to take back what lower layers say"
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("--quantization ''", ["CF013"]),
+        ("--quantization '' --force-cutlass-fp8", ["CF013"]),
+        ("--set base.quantization='\"\"'", ["CF013"]),
+        ("--set base.lora_path='\"\"' --set base.lora_scale=0.5", ["PL094"]),
+        ("--set base.lora_path=[] --set base.lora_scale=0.5", ["PL094"]),
+    ],
+)
+def test_every_door_refuses_an_empty_name(line: str, codes: list[str], tmp_path: Path) -> None:
+    """Once; of adapters a rule of their own says it."""
+    assert codes_of(made_from(tmp_path, line, model="two_dits")) == codes
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_cleared_asks_for_nothing(toy: Toy, name: str) -> None:
     """`null` takes an option back."""

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -110,6 +110,31 @@ def test_seeds_that_a_process_did_not_end_are_named(monkeypatch: pytest.MonkeyPa
     failed = str(caught.value).removesuffix(": their process ended with 1")
     assert failed in said
     assert caught.value.__notes__ == [f"{one} were being played" for one in said - {failed}]
+
+
+@pytest.mark.parametrize("has_waited", [False, True])
+def test_an_interrupt_leaves_no_process_behind(
+    monkeypatch: pytest.MonkeyPatch, *, has_waited: bool
+) -> None:
+    """Neither that whose end was waited for, before or after it came, nor another."""
+    started: list[subprocess.Popen[str]] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401  all of its own
+            super().__init__(*given, **named)
+            started.append(self)
+
+        def communicate(self, *given: Any, **named: Any) -> tuple[str, str]:  # noqa: ANN401
+            if has_waited:
+                super().communicate(*given, **named)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        play_shared(10, 4, 2)
+    assert [each.returncode is None for each in started] == [False, False]
+    assert all(each.stdout is not None and each.stdout.closed for each in started)
+    assert len(caught.value.__notes__) == len(started)
 
 
 @pytest.mark.parametrize(

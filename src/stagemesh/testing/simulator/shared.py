@@ -32,18 +32,19 @@ def play_shared(
                 while shares and len(running.get_map()) < processes:
                     _start(shares.popleft(), running)
                 for key, _ in running.select():  # whatever is said is said at the end
-                    running.unregister(key.fileobj)
-                    parts.append(_ended(*key.data))
+                    share, process = key.data
+                    said = process.communicate()[0]
+                    running.unregister(key.fileobj)  # not before it has ended: this may be stopped
+                    parts.append(_part(share, process.returncode, said))
                     if tell is not None:
-                        tell(_told(key.data[0], parts[-1]))
+                        tell(_told(share, parts[-1]))
         except BaseException as error:
             for key in running.get_map().values():
                 error.add_note(f"{_named(key.data[0])} were being played")
             raise
         finally:
             for key in running.get_map().values():
-                key.data[1].kill()
-                key.data[1].communicate()
+                _end(key.data[1])
     return Summary.together(parts)
 
 
@@ -60,10 +61,17 @@ def _start(share: range, running: selectors.BaseSelector) -> None:
     running.register(process.stdout, selectors.EVENT_READ, (share, process))
 
 
-def _ended(share: range, process: subprocess.Popen[str]) -> Summary:
-    said = process.communicate()[0]
-    if process.returncode != 0:
-        raise ChildProcessError(f"{_named(share)}: their process ended with {process.returncode}")
+def _end(process: subprocess.Popen[str]) -> None:
+    """End one whatever state it is in; what it said is of no use any more."""
+    process.kill()
+    process.wait()
+    assert process.stdout is not None, "it is a pipe"
+    process.stdout.close()
+
+
+def _part(share: range, code: int, said: str) -> Summary:
+    if code != 0:
+        raise ChildProcessError(f"{_named(share)}: their process ended with {code}")
     return Summary.from_json(said)
 
 

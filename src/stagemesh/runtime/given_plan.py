@@ -13,6 +13,8 @@ from stagemesh.plan.diffusion_parallel import SOURCE as PARALLEL_CONFIG
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.transport.token import idle_permission
+from stagemesh.spec.diagnostic import Diagnostic
 
 # Warnings of a plan are of whoever gave it, and are heard where they always were.
 _log: Final = logging.getLogger("stagemesh.runtime.omni")
@@ -41,9 +43,16 @@ def plan_of(model: str | Plan, inputs: PlanInputs) -> Plan:
     made = make(inputs, read_host())
     if made.plan is None:
         raise DiagnosticError(made.diagnostics)
-    for diagnostic in made.diagnostics:
+    for diagnostic in (*made.diagnostics, *_idle_permission(made.plan, inputs)):
         _log.warning("%s", diagnostic)
     return made.plan
+
+
+def _idle_permission(plan: Plan, inputs: PlanInputs) -> tuple[Diagnostic, ...]:
+    """What a program runs without a command lets nobody in, as a command that runs it does not."""
+    given = (each.source for each in inputs.fields if each.name == "insecure_no_token")
+    source = next(given, None)
+    return () if source is None else idle_permission(plan.launch, source=source)
 
 
 def startup_s(plan: Plan) -> float:

@@ -25,6 +25,7 @@ from stagemesh.spec.origin import Layer, Origin
 MIN_CHARACTERS: Final = 16
 """Shortest token; what is shorter can be tried out."""
 _MAX_BYTES: Final = 4096
+_PERMISSION: Final = "--insecure-no-token"
 _HELP: Final = "`python -c 'import secrets; print(secrets.token_hex())'` makes a good one"
 
 
@@ -107,11 +108,16 @@ def check_bind(
 
 
 def idle_permission(
-    launch: LaunchOptions, address: str | None = None, key: Secret | None = None
+    launch: LaunchOptions,
+    address: str | None = None,
+    key: Secret | None = None,
+    *,
+    source: str = _PERMISSION,
 ) -> tuple[Diagnostic, ...]:
     """Say that the permission to go without a secret is none here: nobody could use it.
 
-    `address` is where users are listened to, if they are, and `key` what they must bear.
+    `address` is where users are listened to, if they are, and `key` what they must bear; `source`
+    is where the permission was given.
     """
     is_open = address is not None and not (key or Secret()).is_known and not _is_loopback(address)
     if not launch.insecure_no_token or launch.stage_id is not None or is_open:
@@ -120,8 +126,8 @@ def idle_permission(
         Diagnostic(
             code="RT025",
             severity=Severity.WARNING,
-            message="`--insecure-no-token` has no effect: nobody is let in without a secret here",
-            origin=Origin(layer=Layer.GLOBAL, source="--insecure-no-token"),
+            message=f"`{source}` has no effect: nobody is let in without a secret here",
+            origin=Origin(layer=Layer.GLOBAL, source=source),
             help="it is for starts with `--stage-id`, and for servers at a `--host` that other"
             " hosts reach; leave it out",
         ),

@@ -22,7 +22,7 @@ from stagemesh.plan.place import DeviceIds, Placement, Wish
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
-from stagemesh.plan.rules.shares import share_of
+from stagemesh.plan.rules.shares import place_of_amount, share_of
 from stagemesh.plan.runnable import reasons
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
@@ -225,6 +225,7 @@ def _wish(
         repeats=listed is None or not listed.origin.shipped or is_as_shipped(stack),
         rank_bytes=None if draft.memory is None else draft.memory.total,
         share=share_of(draft),
+        asked=place_of_amount(draft, settings),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
         notes=tuple(_factors(stack)),
     )

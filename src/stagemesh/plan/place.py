@@ -47,6 +47,8 @@ class Wish:
     """Memory of one rank, when it is known."""
     share: float | None = None
     """Share of a device that one rank may use, when it has one."""
+    asked: Origin | None = None
+    """Where it was said what one rank keeps, if anybody did."""
     placed: tuple[DeviceIds, ...] | None = None
     """Where its replicas lie already, for a plan that was read back."""
     notes: tuple[Note, ...] = ()
@@ -300,6 +302,7 @@ def _no_room(wish: Wish, devices: Devices, found: int) -> Diagnostic:
     return Diagnostic(
         code="PL015",
         message=f"`{wish.stage}` needs {wanted} on `{wish.world}` devices, and `{found}` have room",
+        origin=wish.asked,
         notes=wish.notes,
         help=_more_memory(devices, need),
     )

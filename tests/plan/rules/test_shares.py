@@ -49,10 +49,11 @@ def test_p25_shares_of_one_device_add_up_to_one_at_most(toy: Toy) -> None:
 def test_p25_it_is_told_whether_or_not_bytes_are_known(toy: Toy) -> None:
     """A host with GPUs does not say how large they are."""
     toy = replace(toy, devices=1, host=cuda("0"))
-    [found] = toy.found(listed({SHARE: 0.9}, {SHARE: 0.3}))
-    assert found.startswith("PL015: `s1` needs `0.3` of the memory on `1` devices, and `0` have")
-    [found] = toy.found(listed(on(0, 0.9), on(0, 0.3)))
-    assert found.startswith("PL110")
+    found = toy.one(listed({SHARE: 0.9}, {SHARE: 0.3}))
+    assert found.message == "`s1` needs `0.3` of the memory on `1` devices, and `0` have room"
+    assert (found.code, found.origin and found.origin.path) == ("PL015", f"stages[1].{SHARE}")
+    [told] = toy.found(listed(on(0, 0.9), on(0, 0.3)))
+    assert told.startswith("PL110")
 
 
 @pytest.mark.parametrize("shares", [(0.7, 0.3), (0.1, 0.9), (0.95, 0.05), (0.5, 0.5)])

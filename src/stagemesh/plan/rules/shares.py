@@ -10,11 +10,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from stagemesh.config.settings import StageSettings
 from stagemesh.plan.place import exceeds, shares_text, size_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
 from stagemesh.plan.stage import StageDraft
 from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.origin import Origin
 
 SHARE: Final = "gpu_memory_utilization"
 _CACHE: Final = "kv_cache_memory_bytes"
@@ -24,6 +26,12 @@ def share_of(draft: StageDraft) -> float | None:
     """Return the share of a device that one rank of a stage may use, if it has one."""
     given = draft.choice.value(SHARE)
     return given if isinstance(given, float) else None
+
+
+def place_of_amount(draft: StageDraft, said: StageSettings) -> Origin | None:
+    """Return where it was said what a rank of a stage keeps: its share, else its cache."""
+    given = (said.fields.get(name) for name in (SHARE, _CACHE) if draft.choice.value(name))
+    return next((each.origin for each in given if each is not None), None)
 
 
 def shares(context: RuleContext) -> Ruling:

@@ -15,7 +15,8 @@ from typing import Final, cast
 
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.place import Placement, Wish, exceeds, place, shares_text
+from stagemesh.plan.full import exceeds, shares_text
+from stagemesh.plan.place import Placement, Wish, place
 from stagemesh.plan.provenance import PLACEMENT
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import Stack

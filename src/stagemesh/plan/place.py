@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.devices import Devices
+from stagemesh.plan.full import exceeds
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.spec.diagnostic import Diagnostic, Note
@@ -108,16 +109,6 @@ class _Load:
 
     def key(self, device: int) -> tuple[int, int, int]:
         return (self.bytes.get(device, 0), self.ranks.get(device, 0), device)
-
-
-def shares_text(device: int, share: float) -> str:
-    """Say what the ranks on a device may use of it."""
-    return f"the ranks on device `{device}` may use `{share:.4g}` of its memory together"
-
-
-def exceeds(share: float) -> bool:
-    """Whether a sum of shares is more than a whole device, apart from rounding."""
-    return round(share, 6) > 1
 
 
 def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from stagemesh.config.settings import StageSettings
-from stagemesh.plan.place import exceeds, shares_text, size_text
+from stagemesh.plan.full import exceeds, shares_text
+from stagemesh.plan.place import size_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
 from stagemesh.plan.stage import StageDraft

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,80 +12,20 @@ import pytest
 
 from stagemesh.engines._fake import FakeEngine
 from stagemesh.engines.fake import FakeOptions
-from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.inbox import Forget, Pause, Quit, Resume
 from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key
 from stagemesh.runtime.stage_loop import (
     Counted,
-    Emission,
     Over,
-    Said,
-    StageLoop,
     Target,
     is_out_of_memory,
 )
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import EngineOutput
 from stagemesh.spec.payload import Payload
-from stagemesh.testing.engine_context import engine_context
+from tests.runtime.looping import KEY, OTHER, Stage
 from tests.runtime.plugins import FailingBridge, UpperBridge
-
-KEY = Key(rid="r", epoch=1)
-OTHER = Key(rid="other", epoch=2)
-AS_IT_IS = Target(bridge=None, chunked=True)
-
-
-def engine(options: FakeOptions, kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
-    """A fake engine with a program."""
-    return kind(engine_context(options))
-
-
-class Stage:
-    """A loop with what it said."""
-
-    def __init__(
-        self,
-        target: Target = AS_IT_IS,
-        options: FakeOptions | None = None,
-        kind: type[FakeEngine] = FakeEngine,
-    ) -> None:
-        """Feed stage 1 by `target`, and the caller."""
-        self.inbox = Inbox()
-        self.said: list[Emission] = []
-        self.engine = engine(options or FakeOptions(num_outputs=2), kind)
-        targets = {1: target, CALLER: AS_IT_IS}
-        self.loop = StageLoop(self.engine, targets, self.inbox, self._emit)
-
-    def submit(self, key: Key, text: str = "a", **params: object) -> None:
-        """Add a request with its whole input."""
-        self.inbox.put(Add(key=key, params=params, targets=(1, CALLER), since=0.0))
-        self.inbox.put(Append(key=key, payload=Payload(meta={"text": text}), last=True))
-
-    def turn(self, count: int = 1) -> None:
-        """Work for some turns; there is something to do in each."""
-        for _ in range(count):
-            assert self.loop.turn()
-
-    def finish(self) -> None:
-        """Work until nothing is left to do."""
-        self.turn()
-        while self.engine.has_work():
-            self.turn()
-
-    def texts(self, target: int, key: Key = KEY) -> list[tuple[object, bool]]:
-        """Text and end mark of what a target was told."""
-        return [
-            (item.payload.meta.get("text"), item.last)
-            for item in self.said
-            if isinstance(item, Said) and (item.target, item.key) == (target, key)
-        ]
-
-    def ends(self) -> list[Finished | Failed | Cancelled]:
-        """All terminal words."""
-        return [item.terminal for item in self.said if isinstance(item, Over)]
-
-    def _emit(self, emissions: Sequence[Emission]) -> None:
-        self.said += emissions
 
 
 def test_outputs_go_to_every_target_as_they_appear() -> None:
@@ -219,103 +158,6 @@ def test_a_cancel_of_an_earlier_request_does_not_hit_a_later_one() -> None:
     stage.inbox.put(Forget(key=Key(rid="r", epoch=0)))
     stage.finish()
     assert [type(end) for end in stage.ends()] == [Finished]
-
-
-def test_an_input_for_nobody_is_released() -> None:
-    """A chunk for a request that is gone gives its memory back."""
-    stage = Stage()
-    released: list[int] = []
-    payload = Payload(release=lambda: released.append(1))
-    stage.inbox.put(Append(key=KEY, payload=payload, last=True))
-    stage.turn()
-    assert released == [1]
-
-
-class Loan:
-    """An input that says what became of its memory and of its credit."""
-
-    def __init__(self, text: str, key: Key = KEY, *, last: bool = False) -> None:
-        """Nothing was given back yet."""
-        self.memory_back = self.credit_back = False
-        self._meta = {"text": text}
-        payload = Payload(meta=self._meta, release=self._release)
-        self.append = Append(key=key, payload=payload, last=last, keep=self._keep)
-
-    def _release(self) -> None:
-        self.memory_back = self.credit_back = True
-
-    def _keep(self) -> Payload:
-        self.memory_back = True
-        return Payload(meta=self._meta, release=self._release)
-
-
-def echoing(*loans: Loan, kind: type[FakeEngine] = FakeEngine) -> Stage:
-    """A loop over an engine that echoes slowly, and has been given these after one turn."""
-    stage = Stage(options=FakeOptions(delay_steps=1), kind=kind)
-    stage.inbox.put(Add(key=KEY, params={}, targets=(CALLER,), since=0.0))
-    for loan in loans:
-        stage.inbox.put(loan.append)
-    stage.turn()
-    return stage
-
-
-def test_an_input_gives_credit_when_the_engine_wants_it() -> None:
-    """Its memory it gives back with the turn in which it came; order and end stay."""
-    loans = [Loan("a"), Loan("b"), Loan("c", last=True)]
-    stage = echoing(*loans)
-    assert [loan.credit_back for loan in loans] == [True, False, False]
-    assert [loan.memory_back for loan in loans] == [True, True, True]
-    stage.turn()
-    assert [loan.credit_back for loan in loans] == [True, True, True]
-    stage.finish()
-    assert stage.texts(CALLER) == [("a", False), ("b", False), ("c", True)]
-
-
-def test_an_input_that_waits_while_its_request_is_paused_comes_after_it() -> None:
-    """However many turns that takes."""
-    late = Loan("b", last=True)
-    stage = echoing(Loan("a"), late)
-    stage.inbox.put(Pause(key=KEY))
-    for _ in range(3):
-        stage.inbox.put(Resume(key=OTHER))
-        stage.turn()
-    assert (late.memory_back, late.credit_back) == (True, False)
-    stage.inbox.put(Resume(key=KEY))
-    stage.finish()
-    assert stage.texts(CALLER) == [("a", False), ("b", True)]
-
-
-def test_inputs_that_nobody_took_give_credit_when_their_request_is_over() -> None:
-    """Whether it was cancelled or failed."""
-    loans = [Loan("a"), Loan("b"), Loan("c")]
-    stage = echoing(*loans)
-    stage.inbox.put(Forget(key=KEY))
-    stage.turn()
-    assert [loan.credit_back for loan in loans] == [True] * 3
-    assert not stage.engine.has_work()
-
-
-def test_an_engine_that_raises_at_an_input_fails_its_request_alone(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """Those behind it are given back."""
-
-    class Picky(FakeEngine):
-        """Refuses some inputs."""
-
-        def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
-            """Raise."""
-            if payload.meta["text"] == "b":
-                raise RuntimeError("not this one")
-            super().append(request_id, payload, last=last)
-
-    loans = [Loan("a"), Loan("b"), Loan("c")]
-    stage = echoing(*loans, kind=Picky)
-    stage.submit(OTHER)
-    stage.finish()
-    assert [loan.credit_back for loan in loans] == [True] * 3
-    assert [type(end) for end in stage.ends()] == [Failed, Finished]
-    assert "not this one" in capfd.readouterr().err
 
 
 def test_a_paused_request_waits_and_goes_on() -> None:

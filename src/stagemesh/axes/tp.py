@@ -148,6 +148,7 @@ AXIS = Axis(
     ),
     options=Options,
     acts_alone=frozenset({"text_encoder"}),
+    sharing=frozenset({"text_encoder"}),
     needs=(
         "attention heads, hidden and feed-forward channels divide by its size",
         "few kv heads are copied where its size divides by them",

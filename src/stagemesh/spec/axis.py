@@ -214,6 +214,8 @@ class Axis:
     """Dataclass of further keys that an entry of this axis may have."""
     acts_alone: frozenset[str] = frozenset()
     """Options that mean something even where the size is 1."""
+    sharing: frozenset[str] = frozenset()
+    """Options that are numbers of ranks of the stage, which share a part to save memory."""
     about_size: frozenset[str] = frozenset()
     """Options about the size itself: it is made of them, or they are checked against it."""
     settle: Settle = _as_said

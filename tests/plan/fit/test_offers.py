@@ -124,6 +124,34 @@ def _every(*fields: str) -> str:
             "--cfg-parallel-size 2",
             "--set dit.cfg_parallel_size=1",
         ),
+        (  # the ranks that are there share the text encoder
+            "diffusers/flux2",
+            _ONE,
+            "4xL40S",
+            "--tensor-parallel-size 4",
+            "--set dit.text_encoder_tp_size=4",
+        ),
+        (
+            "diffusers/flux2",
+            _ONE,
+            "4xL40S",
+            "--use-hsdp --usp 4",
+            "--set dit.text_encoder_tp_size=4",
+        ),
+        (
+            "diffusers/flux2",
+            _ONE,
+            "4xL40S",
+            "",
+            "--set dit.tensor_parallel_size=3 --set dit.text_encoder_tp_size=3",
+        ),
+        (  # that others bring cannot stay more than they are
+            "diffusers/flux2",
+            _ONE,
+            "2xH200",
+            "--tensor-parallel-size 4 --text-encoder-tp-size 4",
+            "--set dit.tensor_parallel_size=2 --set dit.text_encoder_tp_size=2",
+        ),
     ],
 )
 def test_an_offer_keeps_what_it_can_and_gives_a_plan(

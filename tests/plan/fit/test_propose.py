@@ -141,6 +141,8 @@ def test_a_file_without_axes_is_a_strategy_file(tmp_path: Path) -> None:
         ("qwen3_tts", "2xL4"),
         ("qwen3_omni_moe", "2xH200"),
         ("personaplex", "2xH100"),
+        ("diffusers/flux2", "4xL40S"),
+        ("diffusers/pixart", "2xT4"),
     ],
 )
 def test_devices_that_ship_with_the_model_are_in_nobodys_way(
@@ -155,6 +157,27 @@ def test_devices_that_ship_with_the_model_are_in_nobodys_way(
     assert made.plan is not None, made.diagnostics
     assert [each for each in made.diagnostics if each.is_error] == []
     assert layout(made.plan) == layout(found.proposals[0].plan)
+
+
+@pytest.mark.parametrize(
+    ("model", "devices"),
+    [
+        ("flux2", "4xL40S"),
+        ("flux2", "2xH100"),
+        ("pixart", "2xT4"),
+        ("ltx", "2xT4"),
+        ("hunyuan_video", "4xRTX4090"),
+        ("wan2_2", "4xL4"),
+    ],
+)
+def test_a_text_encoder_that_is_too_large_is_shared(model: str, devices: str) -> None:
+    """By as many ranks as there are, which the screen says beside the axes."""
+    given = PlanInputs(model=str(FIXTURES / "diffusers" / model))
+    found = fit(FitRequest(inputs=given, devices=devices), HOST)
+    best = found.proposals[0].stages[0]
+    assert best.axes["tp.text_encoder"] == best.ranks > 1
+    assert best.axes.get("tp") != 1
+    assert f"tp.text_encoder={best.ranks}" in fit_text(found)
 
 
 def test_devices_of_the_users_own_file_bind(tmp_path: Path) -> None:

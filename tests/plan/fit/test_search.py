@@ -238,6 +238,36 @@ def test_a_stage_can_have_its_ranks_from_shards_alone() -> None:
     assert layouts(result)[0] == {"thinker": {"hsdp": 2}}
 
 
+HEAVY: Final = replace(
+    FLUX, component_bytes={"transformer": 40 * 2**30, "text_encoder": 24 * 2**30, "vae": 2**27}
+)
+"""Too large for two devices of 45 GiB unless they share the text encoder too."""
+
+
+def shared(result: Found) -> list[object]:
+    """Ranks that share the text encoder in each choice."""
+    return [
+        axis.options["text_encoder"]
+        for choice in result.choices
+        for axis in choice.plan.stages[0].axes
+        if axis.axis == "tp"
+    ]
+
+
+def test_ranks_share_a_text_encoder_only_where_that_makes_it_fit() -> None:
+    """On large devices it is left whole."""
+    assert set(shared(found(asked(PICTURE, HEAVY, "H200", 2), best=50))) == {1}
+    assert set(shared(found(asked(PICTURE, HEAVY, "L40S", 2), best=50))) == {2}
+
+
+def test_a_number_of_ranks_that_was_given_for_the_text_encoder_stays() -> None:
+    """Be it one."""
+    said = {"thinker": Said(axes=(axis("tp", 2, text_encoder=1),))}
+    assert shared(found(asked(PICTURE, HEAVY, "L40S", 2, said))) == []
+    free = {"thinker": Said(axes=(axis("tp", 2),))}
+    assert shared(found(asked(PICTURE, HEAVY, "L40S", 2, free))) == [2]
+
+
 @fewer(10)
 @given(
     st.sampled_from([FLUX, QWEN_IMAGE, WAN]),

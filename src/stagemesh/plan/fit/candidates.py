@@ -2,7 +2,7 @@
 
 Tried are the axes that fit the stage, that nobody has fixed, and that are of use to it: those that
 bring ranks in all sizes whose product is within the devices, those that lie over ranks in the size
-that the ranks give.
+that the ranks give, and options by which ranks share a part to save memory with all of the ranks.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import StageSettings
@@ -20,7 +20,8 @@ from stagemesh.plan.checks import check_stack
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.cost.speed import StageTime, stage_time
 from stagemesh.plan.engine import choose_engine
-from stagemesh.plan.fit.layout import Change, Sizes, changed_stage
+from stagemesh.plan.fit.layout import Change, Sizes, changed_stage, shared_by
+from stagemesh.plan.fit.sizes import below, is_usual, products, subsets
 from stagemesh.plan.pins import bound_devices
 from stagemesh.plan.place import Wish, place
 from stagemesh.plan.report import Report
@@ -33,10 +34,6 @@ from stagemesh.spec.pipeline import StagePipelineConfig
 
 _GAP: Final = "PL017"
 """Says that devices are left out, which other stages may use."""
-_SMALL: Final = 8
-"""Sizes up to which all are tried instead of a larger one."""
-_FEW: Final = 16
-"""Devices up to which every number of ranks is tried."""
 
 
 @frozen
@@ -44,7 +41,7 @@ class Candidate:
     """One layout of one copy of a stage."""
 
     sizes: Sizes
-    """Axes that get another size than was given, or that are added."""
+    """Axes and options that get another size than was given, or that are added."""
     world: int
     """Ranks."""
     num_replicas: int
@@ -93,6 +90,12 @@ class StageSearch:
         free = [axis for axis in catalog.axes.values() if self._is_free(axis)]
         self._lying = [axis for axis in free if self._lies(axis)]
         self._bringing = [axis for axis in free if self._brings(axis)]
+        self._sharing = [
+            shared_by(axis.name, option)
+            for axis in catalog.axes.values()
+            for option in sorted(axis.sharing)
+            if self._may_have(axis) and not self._is_said(axis, option)
+        ]
         copying = (axis.name for axis in free if axis.role is WorldRole.MULTIPLIES_REPLICAS)
         self.copying: str | None = min(copying, default=None)
 
@@ -133,16 +136,33 @@ class StageSearch:
     def _allowed(self, bringing: Sequence[Axis], most: int, *, saving: bool) -> Iterator[Candidate]:
         for brought in self._brought(bringing, most):
             swift: list[frozenset[str]] = []
-            for overlays in _subsets(self._lying):
+            for overlays in subsets(self._lying):
                 names = frozenset(axis.name for axis in overlays)
                 needless = any(enough <= names for enough in swift)
                 if needless and not saving and any(map(_only_saves, overlays)):
                     continue
                 for sizes in self._overlaid(brought, overlays, most):
-                    found = self.candidate(sizes)
-                    if found is not None and found.ranks <= most and self._fills(found):
-                        swift.append(names)
-                        yield found
+                    for found in self._with_shares(sizes, saving=saving):
+                        if found.ranks <= most and self._fills(found):
+                            swift.append(names)
+                            yield found
+
+    def _with_shares(self, sizes: Sizes, *, saving: bool) -> Iterator[Candidate]:
+        """Yield a layout, and where it does not fit, or to save, with all ranks sharing parts."""
+        found = self._checked(sizes)
+        if found is None:
+            return
+        is_too_large = self._is_too_large(found.cost)
+        if not is_too_large:
+            yield found
+        if self._sharing and found.world > 1 and (saving or is_too_large):
+            shared = self._checked({**sizes, **dict.fromkeys(self._sharing, found.world)})
+            if (
+                shared is not None
+                and shared.rank_bytes < found.rank_bytes
+                and not self._is_too_large(shared.cost)
+            ):
+                yield shared
 
     def _fills(self, found: Candidate) -> bool:
         """Whether it takes all devices that are listed, for every copy or for all together."""
@@ -152,6 +172,11 @@ class StageSearch:
         return listed in (found.world, found.ranks * self.copies(found))
 
     def candidate(self, sizes: Sizes) -> Candidate | None:
+        """Return one layout; `None` when the planner's checks refuse it or there is no room."""
+        found = self._checked(sizes)
+        return None if found is None or self._is_too_large(found.cost) else found
+
+    def _checked(self, sizes: Sizes) -> Candidate | None:
         """Ask the planner's checks about one layout; `None` when they refuse it.
 
         What they cannot check is not proposed either, unless it was given so.
@@ -167,8 +192,7 @@ class StageSearch:
             given = memory_input(stack, self._choice, self._each)
             if next(iter(spec.check(given)), None) is not None:
                 return None
-        found = self._counted(sizes, stack)
-        return None if self._is_too_large(found.cost) else found
+        return self._counted(sizes, stack)
 
     def _counted(self, sizes: Sizes, stack: Stack) -> Candidate:
         cost = stage_cost(stack, self._choice, self._each)
@@ -187,7 +211,7 @@ class StageSearch:
         given = self._shrinking
         changes = [
             {name: size for name, size in zip(given, sizes, strict=True) if size != given[name]}
-            for sizes in itertools.product(*map(_below, given.values()))
+            for sizes in itertools.product(*map(below, given.values()))
         ]
         changes.sort(key=self.distance)
         yield from changes[1:]
@@ -208,12 +232,16 @@ class StageSearch:
 
     @property
     def _shrinking(self) -> Sizes:
-        """Axes larger than 1 whose size a stage field can say."""
-        return {
-            axis: size
-            for axis, size in self.stack({}).sizes.items()
-            if size > 1 and self._is_said_by_a_field(self._axes[axis])
-        }
+        """Axes larger than 1, and options that are, whose size a stage field can say."""
+        sizes: dict[str, int] = {}
+        for item in self.stack({}).axes:
+            if item.size > 1 and self._is_said_by_a_field(item.axis):
+                sizes[item.axis.name] = item.size
+            shared = {name: item.settings.options.get(name) for name in sorted(item.axis.sharing)}
+            for option, given in shared.items():
+                if given is not None and given.value != 1 and item.axis.field_for(option):
+                    sizes[shared_by(item.axis.name, option)] = cast("int", given.value)
+        return sizes
 
     @staticmethod
     def _is_said_by_a_field(axis: Axis) -> bool:
@@ -248,9 +276,15 @@ class StageSearch:
     # --- which axes -----------------------------------------------------------------------------
 
     def _is_free(self, axis: Axis) -> bool:
+        return axis.name not in self._settings.axes and self._may_have(axis)
+
+    def _is_said(self, axis: Axis, option: str) -> bool:
+        given = self._settings.axes.get(axis.name)
+        return given is not None and option in given.options
+
+    def _may_have(self, axis: Axis) -> bool:
         return (
-            axis.name not in self._settings.axes
-            and self._is_executed(axis)
+            self._is_executed(axis)
             and self._stage.execution_type in axis.fits
             and axis.name not in self._stage.excludes
             and not any(_is_required(option) for option in dataclasses.fields(axis.options))
@@ -291,8 +325,8 @@ class StageSearch:
         """Sizes of the axes that bring ranks, all at 1 first."""
         given = self.stack({}).world
         names = [axis.name for axis in bringing]
-        for product in _products(len(names), most // max(given, 1)):
-            if _is_usual(math.prod(product), most):
+        for product in products(len(names), most // max(given, 1)):
+            if is_usual(math.prod(product), most):
                 pairs = zip(names, product, strict=True)
                 yield {name: size for name, size in pairs if size > 1}
 
@@ -318,38 +352,5 @@ def _is_required(option: dataclasses.Field[object]) -> bool:
     return option.default is option.default_factory is dataclasses.MISSING
 
 
-def _below(size: int) -> list[int]:
-    """Sizes to try instead of one: itself, its halves, and all from 8 downwards."""
-    halves = [size >> shift for shift in range(size.bit_length()) if size >> shift > _SMALL]
-    return [*halves, *range(min(size, _SMALL), 0, -1)]
-
-
 def _only_saves(axis: Axis) -> bool:
     return axis.cuts(2, axis.options()).keys() <= ONLY_SAVE_MEMORY
-
-
-def _products(count: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Every way to choose so many numbers from 1 whose product is at most `most`."""
-    if count == 0:
-        yield ()
-        return
-    for first in range(1, most + 1):
-        for rest in _products(count - 1, most // first):
-            yield (first, *rest)
-
-
-def _is_usual(world: int, most: int) -> bool:
-    """Whether so many ranks are tried: of many devices only numbers made of twos and threes."""
-    if most <= _FEW or most % world == 0:
-        return True
-    for factor in (2, 3):
-        while world % factor == 0:
-            world //= factor
-    return world == 1
-
-
-def _subsets(axes: Iterable[Axis]) -> Iterator[tuple[Axis, ...]]:
-    """Every choice of axes, none first."""
-    listed = list(axes)
-    for count in range(len(listed) + 1):
-        yield from itertools.combinations(listed, count)

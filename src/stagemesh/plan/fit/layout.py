@@ -1,4 +1,7 @@
-"""Another layout for the same settings: sizes of axes, and devices that are left to the planner."""
+"""Another layout for the same settings: sizes of axes, and devices that are left to the planner.
+
+Options that are numbers of ranks (`sharing` of an axis) are sizes as well, named `axis.option`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
 Sizes: TypeAlias = Mapping[str, int]
-"""Sizes of axes by name."""
+"""Numbers of ranks, of axes by name and of their options as `axis.option`."""
 
+_DOT: Final = "."
 _ORIGIN: Final = Origin(layer=Layer.STRATEGY, source="--fit")
 
 
@@ -23,7 +27,7 @@ class Change:
     """What is different about one stage."""
 
     sizes: Sizes = field(default_factory=dict)
-    """Axes that get this size; those that were not declared are added."""
+    """Axes and options that get this size; axes that were not declared are added."""
     freed: bool = False
     """Whether its list of devices no longer binds it."""
 
@@ -50,15 +54,37 @@ def changed_stage(
     fields = stage.fields
     if change.freed:
         fields = {name: value for name, value in fields.items() if name != DEVICES}
-    sized = {name: _sized(stage, declared[name], to) for name, to in change.sizes.items()}
-    return replace(stage, axes={**stage.axes, **sized}, fields=fields)
+    axes = dict(stage.axes)
+    for name, to in change.sizes.items():
+        axis, option = parted(name)
+        given = axes.get(axis)
+        if given is None:
+            given = AxisSettings(axis=axis, size=None, label=axis, origin=_ORIGIN)
+        axes[axis] = _shared(given, option, to) if option else _sized(given, declared[axis], to)
+    return replace(stage, axes=axes, fields=fields)
 
 
-def _sized(stage: StageSettings, axis: Axis, size: int) -> AxisSettings:
+def shared_by(axis: str, option: str) -> str:
+    """Return the name of an option that is a number of ranks."""
+    return f"{axis}{_DOT}{option}"
+
+
+def parted(name: str) -> tuple[str, str]:
+    """Part the name of a size into its axis and the option, which is empty for the axis itself."""
+    axis, _, option = name.partition(_DOT)
+    return axis, option
+
+
+def _shared(given: AxisSettings, option: str, size: int) -> AxisSettings:
+    """Give an option of an axis another number of ranks."""
+    said = given.options.get(option)
+    origin = given.origin if said is None else said.origin
+    value: Sourced[object] = Sourced(value=size, origin=origin)
+    return replace(given, options={**given.options, option: value})
+
+
+def _sized(given: AxisSettings, axis: Axis, size: int) -> AxisSettings:
     """Give an axis another size; what was said about the old one no longer holds."""
-    given = stage.axes.get(axis.name)
-    if given is None:
-        given = AxisSettings(axis=axis.name, size=None, label=axis.name, origin=_ORIGIN)
     origin = given.origin if given.size is None else given.size.origin
     return replace(
         given,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Final
+from typing import Final, cast
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
@@ -13,6 +13,7 @@ from stagemesh.config.inputs import PlanInputs
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.export.dump import comments, yaml_text
+from stagemesh.plan.fit.layout import shared_by
 from stagemesh.plan.fit.search import Choice, Found, search
 from stagemesh.plan.fit.suggest import is_about_layout
 from stagemesh.plan.prepare import prepare
@@ -34,7 +35,7 @@ class StageProposal:
     name: str
     """The stage."""
     axes: Mapping[str, int]
-    """Sizes of its axes."""
+    """Sizes of its axes, and of options that are numbers of ranks as `axis.option`."""
     ranks: int
     """Ranks of one replica."""
     replicas: int
@@ -169,7 +170,7 @@ def _proposal(choice: Choice, found: Found, catalog: Catalog) -> Proposal:
     return Proposal(
         latency_gain=_ratio(found.baseline.latency, choice.speed.latency),
         throughput_gain=_ratio(found.baseline.busy, choice.speed.busy),
-        stages=tuple(_stage(stage, choice) for stage in choice.plan.stages),
+        stages=tuple(_stage(stage, choice, catalog) for stage in choice.plan.stages),
         strategy={
             "strategies": {
                 stage.name: [_entry(axis, catalog.axes[axis.axis]) for axis in stage.axes]
@@ -185,18 +186,33 @@ def _ratio(before: float, after: float) -> float:
     return before / after if after else 1.0
 
 
-def _stage(stage: StagePlan, choice: Choice) -> StageProposal:
+def _stage(stage: StagePlan, choice: Choice, catalog: Catalog) -> StageProposal:
     cost = choice.candidates[stage.stage_id].cost
     sent = [each.sent_bytes for each in cost.axes.values() if not each.per_request]
     return StageProposal(
         name=stage.name,
-        axes={axis.axis: axis.size for axis in stage.axes},
+        axes={name: size for axis in stage.axes for name, size in _sizes(axis, catalog)},
         ranks=stage.world_size,
         replicas=len(stage.replicas),
         memory_bytes=None if cost.memory is None else cost.memory.total,
         sent_bytes=None if cost.unknown else sum(sent),
         cuts={part.value: count for part, count in cost.pieces.items() if count > 1},
     )
+
+
+def _sizes(axis: AxisPlan, catalog: Catalog) -> Iterator[tuple[str, int]]:
+    """Yield the size of an axis, and of its options that are numbers of ranks if they are above 1.
+
+    An axis of 1 that is there for such an option alone is not shown by itself.
+    """
+    shared = [
+        (shared_by(axis.axis, option), size)
+        for option in sorted(catalog.axes[axis.axis].sharing)
+        if (size := cast("int", axis.options[option])) > 1
+    ]
+    if axis.size > 1 or not shared:
+        yield axis.axis, axis.size
+    yield from shared
 
 
 def _entry(axis: AxisPlan, declared: Axis) -> Mapping[str, object]:

@@ -19,7 +19,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import AxisSettings
 from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.export.stage_fields import axis_fields, device_list
-from stagemesh.plan.fit.layout import Change, Sizes, changed
+from stagemesh.plan.fit.layout import Change, Sizes, changed, parted
 from stagemesh.plan.fit.near import Near, grown, nearby
 from stagemesh.plan.fit.search import search
 from stagemesh.plan.pins import DEVICES
@@ -140,12 +140,13 @@ def _overrides(near: Near, request: PlanRequest, catalog: Catalog, way: _Way) ->
         change, stage = near.changes.get(said.stage_id, Change()), near.plan.stage(said.stage_id)
         fields: dict[str, object] = {}
         for axis in stage.axes:
-            if axis.axis in change.sizes:
-                given = said.axes.get(axis.axis)
-                written = _axis_fields(axis, catalog.axes[axis.axis], given, way)
-                if written is None:
-                    return None
-                fields |= written
+            sizes = {name: to for name, to in change.sizes.items() if parted(name)[0] == axis.axis}
+            declared, given = catalog.axes[axis.axis], said.axes.get(axis.axis)
+            written = _axis_fields(axis, declared, given, way) if axis.axis in sizes else {}
+            shared = _option_fields(declared, sizes)
+            if written is None or shared is None:
+                return None
+            fields |= {**written, **shared}
         if change.freed:
             fields[DEVICES] = _devices(stage, way)
         if fields:
@@ -157,6 +158,17 @@ def _devices(stage: StagePlan, way: _Way) -> str | None:
     """Bind a stage to where it was put; a list cannot say that its replicas share a device."""
     used = [rank.device for replica in stage.replicas for rank in replica.ranks]
     return None if way.is_free or len(set(used)) < len(used) else device_list(stage)
+
+
+def _option_fields(declared: Axis, sizes: Sizes) -> Mapping[str, object] | None:
+    """Say numbers of ranks that are options; `None` when no field says one of them."""
+    fields = {
+        declared.field_for(option): size
+        for option, size in ((parted(name)[1], size) for name, size in sizes.items())
+        if option
+    }
+    said: dict[str, object] = {name: size for name, size in fields.items() if name is not None}
+    return said if len(said) == len(fields) else None
 
 
 def _axis_fields(

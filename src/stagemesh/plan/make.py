@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import field, replace
-from typing import Final
+from dataclasses import field
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
@@ -12,15 +10,11 @@ from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs, opened_once
 from stagemesh.config.load import Loaded
 from stagemesh.plan.build import build
+from stagemesh.plan.offers import Offers
 from stagemesh.plan.prepare import Prepared, prepare
-from stagemesh.plan.replaced import without
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
-from stagemesh.spec.origin import Origin
-
-_SAID_TWICE: Final = "CF067"
-"""Says that two places of one layer disagree."""
 
 
 @frozen
@@ -47,7 +41,7 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
         result = build(prepared.request, catalog)
         plan, found = result.plan, (*found, *result.diagnostics)
         if plan is None:
-            found = _helped(found, prepared, _Offers(inputs, host, catalog))
+            found = _helped(found, prepared, Offers(inputs, host, catalog))
     return Made(
         plan=None if any(each.is_error for each in found) else plan,
         diagnostics=found,
@@ -56,44 +50,8 @@ def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made
     )
 
 
-class _Offers:
-    """Offers, each tried before it is made: with what was given, it has to lead to a plan."""
-
-    def __init__(self, inputs: PlanInputs, host: Host, catalog: Catalog) -> None:
-        self._inputs = inputs
-        self._host = host
-        self.catalog = catalog
-
-    def work(self, values: tuple[str, ...]) -> bool:
-        """Whether the values of `--set` lead to a plan, in place of those that they contradict."""
-        prepared, replaced = self._prepared(self._inputs, values), frozenset[Origin]()
-        while told := _said_twice(prepared.diagnostics) - replaced:
-            replaced |= told  # of several stages with the same mistake one is told at a time
-            prepared = self._prepared(without(self._inputs, replaced), values)
-        return (
-            prepared.request is not None
-            and not any(each.is_error for each in prepared.diagnostics)
-            and build(prepared.request, self.catalog).plan is not None
-        )
-
-    def _prepared(self, given: PlanInputs, values: tuple[str, ...]) -> Prepared:
-        inputs = replace(given, set_values=(*given.set_values, *values))
-        return prepare(inputs, self._host, self.catalog)
-
-
-def _said_twice(found: Iterable[Diagnostic]) -> frozenset[Origin]:
-    """Places of values that another one of their layer contradicts."""
-    return frozenset(
-        place
-        for each in found
-        if each.code == _SAID_TWICE
-        for place in (each.origin, *(note.origin for note in each.notes))
-        if place is not None
-    )
-
-
 def _helped(
-    found: tuple[Diagnostic, ...], prepared: Prepared, offers: _Offers
+    found: tuple[Diagnostic, ...], prepared: Prepared, offers: Offers
 ) -> tuple[Diagnostic, ...]:
     """Add the layout that would fit to what stands against one that does not."""
     from stagemesh.plan.fit.suggest import set_values, with_suggestion  # noqa: PLC0415  on failure

@@ -17,6 +17,7 @@ from stagemesh.plan.fit.propose import FitRequest, Fitted, fit, strategy_text
 from stagemesh.plan.fit.render import fit_data, fit_text
 from stagemesh.plan.make import make
 from stagemesh.plan.values import Plan
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import CheckpointConfigs, PipelineConfig
 from stagemesh.spec.unset import UNSET
@@ -241,6 +242,67 @@ def test_no_layout_at_all_is_an_error_with_reasons(tmp_path: Path) -> None:
     (error,) = found.diagnostics
     assert (error.code, error.message) == ("PL131", "no layout of `toy` fits `2` `T4` devices")
     assert "needs" in error.notes[0].message
+
+
+def refused(model: str, devices: str, *values: str, **changes: Any) -> Diagnostic:  # noqa: ANN401
+    """The one error of a model for which nothing is proposed."""
+    given = PlanInputs(model=str(FIXTURES / model), set_values=values, **changes)
+    found = fit(FitRequest(inputs=given, devices=devices), HOST)
+    assert found.proposals == ()
+    (error,) = found.diagnostics
+    return error
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "code", "remedy"),
+    [
+        (
+            "qwen2_5_omni",
+            "thinker.tp=3",
+            "AX030",
+            "sizes that fit: `1`, `2`, `4`; this would fit: `--set thinker.tensor_parallel_size=2`",
+        ),
+        (
+            "diffusers/flux",
+            "dit.pp=58",
+            "AX031",
+            "choose a size up to `57`; this would fit: `--set dit.pipeline_parallel_size=8`",
+        ),
+    ],
+)
+def test_an_axis_that_can_never_be_is_told_as_it_is(
+    model: str, value: str, code: str, remedy: str
+) -> None:
+    """However many devices there were, and with the sizes that it can have."""
+    error = refused(model, "8xH100", value)
+    assert (error.code, error.help) == (code, remedy)
+    assert error.origin is not None
+    assert error.origin.source == f"--set {value}"
+
+
+@pytest.mark.parametrize(
+    ("value", "offer"),
+    [
+        ("dit.devices=0,1", ("tensor_parallel_size=3", "text_encoder_tp_size=3", "devices=0,1,2")),
+        ("dit.devices=0,9", ("tensor_parallel_size=3", "text_encoder_tp_size=3", "devices=0,1,2")),
+        ("dit.tensor_parallel_size=16", ("tensor_parallel_size=8", "text_encoder_tp_size=8")),
+    ],
+)
+def test_what_was_given_gives_way_in_an_offer(value: str, offer: tuple[str, ...]) -> None:
+    """Nothing has room beside it, and more devices would not help."""
+    error = refused("diffusers/flux2", "8xL40S", value)
+    flags = " ".join(f"--set dit.{each}" for each in offer)
+    assert error.code == "PL131"
+    assert error.help == f"not as it was given; this would fit: `{flags}`"
+
+
+def test_an_overlay_that_lacks_ranks_is_not_what_stands_in_the_way() -> None:
+    """Others would bring them, if there were room for any layout."""
+    error = refused("diffusers/flux2", "2xT4", "dit.vae_patch_parallel_size=2")
+    assert error.code == "PL131"
+    assert error.help == (
+        "give more or larger devices, or change how much the engines may keep of them"
+    )
 
 
 def test_other_mistakes_are_told_as_they_are(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class StageSearch:
             shared_by(axis.name, option)
             for axis in catalog.axes.values()
             for option in sorted(axis.sharing)
-            if self._may_have(axis) and not self._is_said(axis, option)
+            if self._may_share(axis, option)
         ]
         copying = (axis.name for axis in free if axis.role is WorldRole.MULTIPLIES_REPLICAS)
         self.copying: str | None = min(copying, default=None)
@@ -132,6 +132,10 @@ class StageSearch:
         swift = [axis for axis in self._bringing if not _only_saves(axis)]
         found = [] if saving else list(self._allowed(swift, most, saving=False))
         return found or list(self._allowed(self._bringing, most, saving=saving))
+
+    def has_any(self, most: int) -> bool:
+        """Whether anything is allowed on at most so many devices."""
+        return any(True for _ in self._allowed(self._bringing, most, saving=False))
 
     def _allowed(self, bringing: Sequence[Axis], most: int, *, saving: bool) -> Iterator[Candidate]:
         for brought in self._brought(bringing, most):
@@ -207,14 +211,27 @@ class StageSearch:
     # --- smaller ones ---------------------------------------------------------------------------
 
     def smaller(self) -> Iterator[Sizes]:
-        """Yield smaller sizes of the axes that were given, the least distance first."""
+        """Yield smaller sizes of the axes that were given, the least distance first.
+
+        Before them come the given ones with parts shared by all ranks, and behind them the others.
+        """
         given = self._shrinking
         changes = [
             {name: size for name, size in zip(given, sizes, strict=True) if size != given[name]}
             for sizes in itertools.product(*map(below, given.values()))
         ]
         changes.sort(key=self.distance)
-        yield from changes[1:]
+        unchanged, *others = changes
+        yield from self._sharing_all([unchanged])
+        yield from others
+        yield from self._sharing_all(others)
+
+    def _sharing_all(self, changes: Sequence[Sizes]) -> Iterator[Sizes]:
+        """Add to layouts that all of their ranks share parts."""
+        for sizes in changes if self._sharing else ():
+            world = self.stack(sizes).world
+            if world > 1:
+                yield {**sizes, **dict.fromkeys(self._sharing, world)}
 
     def distance(self, sizes: Sizes) -> tuple[int, int]:
         """How far sizes are from those that were given: changes, then ranks that are lost."""
@@ -278,9 +295,12 @@ class StageSearch:
     def _is_free(self, axis: Axis) -> bool:
         return axis.name not in self._settings.axes and self._may_have(axis)
 
-    def _is_said(self, axis: Axis, option: str) -> bool:
-        given = self._settings.axes.get(axis.name)
-        return given is not None and option in given.options
+    def _may_share(self, axis: Axis, option: str) -> bool:
+        """Whether an option is free and means something to stages of this kind."""
+        given, kind = self._settings.axes.get(axis.name), self._stage.execution_type
+        is_said = given is not None and option in given.options
+        fits = (sets.fits or axis.fits for sets in axis.deploy_fields if sets.member == option)
+        return not is_said and self._may_have(axis) and all(kind in each for each in fits)
 
     def _may_have(self, axis: Axis) -> bool:
         return (

@@ -9,13 +9,21 @@ from typing import Final, cast
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.document import Document
 from stagemesh.config.host import Host
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import PlanInputs, opened_once
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.export.dump import comments, yaml_text
 from stagemesh.plan.fit.layout import shared_by
-from stagemesh.plan.fit.search import Choice, Found, search
-from stagemesh.plan.fit.suggest import is_about_layout
+from stagemesh.plan.fit.search import Choice, Found, has_layouts, search
+from stagemesh.plan.fit.suggest import (
+    Overrides,
+    is_about_layout,
+    offer_text,
+    set_values,
+    suggest,
+    with_suggestion,
+)
+from stagemesh.plan.offers import Offers
 from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import AxisPlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
@@ -25,6 +33,9 @@ from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
 
 _FLAG: Final = "--fit"
+_OF_AXES: Final = "AX"
+"""Beginning of the codes about axes; those that were given stay."""
+_LITTLE_ROOM: Final = "give more or larger devices, or change how much the engines may keep of them"
 _ORIGIN: Final = Origin(layer=Layer.GLOBAL, source=_FLAG)
 
 
@@ -95,7 +106,7 @@ class FitRequest:
 def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted:
     """Propose layouts for other devices; what the user fixed stays."""
     catalog = Catalog.installed() if catalog is None else catalog
-    inputs = replace(asked.inputs, devices=asked.devices)
+    inputs = opened_once(replace(asked.inputs, devices=asked.devices))
     prepared = prepare(inputs, host, catalog, flag=_FLAG)
     twice = () if asked.inputs.devices is UNSET else (_given_twice(asked.inputs),)
     nothing = Fitted(
@@ -109,7 +120,7 @@ def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted
         return nothing
     request = prepared.request
     found = search(request, catalog, asked.best)
-    problems = tuple(_problems(found, request, catalog))
+    problems = tuple(_problems(found, request, Offers(inputs, host, catalog)))
     refused = any(each.is_error for each in problems)
     return replace(
         nothing,
@@ -131,21 +142,10 @@ def _given_twice(inputs: PlanInputs) -> Diagnostic:
     )
 
 
-def _problems(found: Found, request: PlanRequest, catalog: Catalog) -> Iterator[Diagnostic]:
+def _problems(found: Found, request: PlanRequest, offers: Offers) -> Iterator[Diagnostic]:
     """Say why there is nothing to propose, or what was left as it is."""
     if not found.choices:
-        plain_errors = [each for each in build(request, catalog).diagnostics if each.is_error]
-        if not all(map(is_about_layout, plain_errors)):
-            yield from plain_errors
-            return
-        yield Diagnostic(
-            code="PL131",
-            message=f"no layout of `{request.pipeline.model_type}` fits"
-            f" `{request.devices.count}` `{request.devices.kind}` devices",
-            origin=_ORIGIN,
-            notes=tuple(Note(message=each.message, origin=each.origin) for each in plain_errors),
-            help="give more or larger devices, or lower what the engines keep",
-        )
+        yield from _obstacles(request, offers)
     elif len(found.unknown) == len(request.pipeline.stages):
         yield Diagnostic(
             code="PL132",
@@ -161,6 +161,32 @@ def _problems(found: Found, request: PlanRequest, catalog: Catalog) -> Iterator[
                 message=f"`{name}` stays as it was given: nothing tells how fast it is",
                 origin=_ORIGIN,
             )
+
+
+def _obstacles(request: PlanRequest, offers: Offers) -> Iterable[Diagnostic]:
+    """Say why nothing fits: axes that were given and can never be, or else too little room."""
+
+    def works(offer: Overrides) -> bool:
+        return offers.work(set_values(offer))
+
+    catalog = offers.catalog
+    wrong = [each for each in build(request, catalog).diagnostics if each.is_error]
+    staying = [each for each in wrong if not is_about_layout(each)]
+    of_axes = [each for each in wrong if each.code.startswith(_OF_AXES)]
+    if staying or (of_axes and not has_layouts(request, catalog)):
+        lasting = [each for each in wrong if each in staying or each in of_axes]
+        return with_suggestion(lasting, request, catalog, works)
+    offer = suggest(request, catalog, works)
+    return (
+        Diagnostic(
+            code="PL131",
+            message=f"no layout of `{request.pipeline.model_type}` fits"
+            f" `{request.devices.count}` `{request.devices.kind}` devices",
+            origin=_ORIGIN,
+            notes=tuple(Note(message=each.message, origin=each.origin) for each in wrong),
+            help=f"not as it was given; {offer_text(offer)}" if offer else _LITTLE_ROOM,
+        ),
+    )
 
 
 # --- what is proposed -----------------------------------------------------------------------------

@@ -144,6 +144,17 @@ def search(request: PlanRequest, catalog: Catalog, best: int, *, copies: bool = 
     )
 
 
+def has_layouts(request: PlanRequest, catalog: Catalog) -> bool:
+    """Whether every stage has a layout on so many devices, however large they were."""
+    endless = replace(request, devices=replace(request.devices, memory_bytes=None))
+    most = endless.devices.count or 1
+    said = {stage.stage_id: stage for stage in request.settings.stages}
+    return all(
+        StageSearch(stage, said[stage.stage_id], endless, catalog).has_any(most)
+        for stage in request.pipeline.stages
+    )
+
+
 def _combinations(
     stages: Sequence[StageSearch], few: Sequence[Sequence[Candidate]]
 ) -> Iterator[_Parts]:

@@ -60,9 +60,13 @@ def with_suggestion(
     overrides = suggest(request, catalog, works)
     if not overrides:
         return tuple(diagnostics)
-    text = f"this would fit: `{set_flags(overrides)}`"
-    helped = replace(wrong[0], help="; ".join(filter(None, (wrong[0].help, text))))
+    helped = replace(wrong[0], help="; ".join(filter(None, (wrong[0].help, offer_text(overrides)))))
     return tuple(helped if found is wrong[0] else found for found in diagnostics)
+
+
+def offer_text(overrides: Overrides) -> str:
+    """Offer overrides, as they are typed."""
+    return f"this would fit: `{set_flags(overrides)}`"
 
 
 def set_flags(overrides: Overrides) -> str:

@@ -18,13 +18,14 @@ from stagemesh.plan.diff import differences
 from stagemesh.plan.explain_value import explain_value
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.pins import arrange
-from stagemesh.plan.place import Placement, Wish
+from stagemesh.plan.place import Placement
 from stagemesh.plan.render import devices_text, plan_text
 from stagemesh.plan.report import Report
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.plan.saved import open_saved
 from stagemesh.plan.subject import record_of, subject_of
 from stagemesh.plan.values import Plan, ValuePlan
+from stagemesh.plan.wish import Wish
 from stagemesh.spec.origin import Layer, Origin
 from tests.plan.test_place import cards, wish
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.place import Placement, Wish, place, size_text
+from stagemesh.plan.place import Placement, place
 from stagemesh.plan.report import Report
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.plan.wish import Wish
+from stagemesh.plan.words import size_text
+from stagemesh.spec.diagnostic import Diagnostic, Note
 from tests.plan.making import place as somewhere
 
 
@@ -153,6 +157,34 @@ def test_devices_without_room_are_refused() -> None:
     [found] = refused(cards(2, 1024**3), wish(0, need=2**29), wish(1, world=2, need=600 * 2**20))
     assert found.message == "`s1` needs 600 MiB on `2` devices, and `1` have room"
     assert found.help == "give more devices, or lower what the engines of these stages keep"
+
+
+def test_who_takes_the_devices_is_told_with_places() -> None:
+    """The stages on those without room, each once, where it was said what they keep."""
+    factor = Note(message="`tp` = `2` is set here", origin=somewhere())
+    wide = replace(wish(0, world=2, need=7, listed="0,1"), asked=somewhere(), notes=(factor,))
+    more = wish(1, need=2, listed="1")
+    late = replace(wish(2, world=3, need=4), notes=(factor,))
+    (found,) = refused(cards(3, 10), wide, more, late)
+    assert found.message == "`s2` needs 4 B on `3` devices, and `1` have room"
+    assert [(each.message, each.origin) for each in found.notes] == [
+        (factor.message, factor.origin),
+        ("`s0` takes 7 B of each of `2` devices", somewhere()),
+        ("`s1` takes 2 B of device `1`", None),
+    ]
+
+
+def test_a_share_that_sets_the_need_is_told() -> None:
+    """And not where the weights need more than it."""
+    share = replace(wish(0, need=4), share=0.7, asked=somewhere())
+    (found,) = refused(cards(1, 10), wish(1, need=5, listed="0"), share)
+    assert found.message == "`s0` needs 7 B on `1` devices, and `0` have room"
+    assert [(each.message, each.origin) for each in found.notes] == [
+        ("`s0` may use `0.7` of a device", somewhere()),
+        ("`s1` takes 5 B of device `0`", None),
+    ]
+    (found,) = refused(cards(1, 10), wish(1, need=5, listed="0"), replace(share, rank_bytes=8))
+    assert [each.message for each in found.notes] == ["`s1` takes 5 B of device `0`"]
 
 
 def test_listed_stages_that_do_not_fit_together_are_told_once() -> None:

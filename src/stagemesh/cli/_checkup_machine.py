@@ -12,7 +12,7 @@ from typing import Final
 
 from stagemesh.cli._checkup import Check, State
 from stagemesh.config.host import Host, read_host
-from stagemesh.plan.place import size_text
+from stagemesh.plan.words import size_text
 from stagemesh.runtime.descriptors import reachable_files
 
 _GIB: Final = 2**30

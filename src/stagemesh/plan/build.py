@@ -18,7 +18,7 @@ from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
 from stagemesh.plan.pins import arrange, is_as_shipped, listed_devices, with_word
-from stagemesh.plan.place import DeviceIds, Placement, Wish
+from stagemesh.plan.place import Placement
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
@@ -30,6 +30,7 @@ from stagemesh.plan.stage import StageDraft, plan_stage
 from stagemesh.plan.switches import passing_by
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.plan.wide_values import given_values
+from stagemesh.plan.wish import DeviceIds, Wish
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.facts import StageFacts

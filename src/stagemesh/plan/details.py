@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stagemesh.plan.place import size_text
 from stagemesh.plan.render import value_line
 from stagemesh.plan.table import table
 from stagemesh.plan.tally import held_by
 from stagemesh.plan.values import Plan
-from stagemesh.plan.words import OWNERS, plural
+from stagemesh.plan.words import OWNERS, plural, size_text
 from stagemesh.spec.axis import Owner
 
 

@@ -11,11 +11,10 @@ from typing import Final
 
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.variables import SECRET
-from stagemesh.plan.place import size_text
 from stagemesh.plan.render import devices_text
 from stagemesh.plan.table import printable, table, wrapped
 from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
-from stagemesh.plan.words import plural, value_text
+from stagemesh.plan.words import plural, size_text, value_text
 from stagemesh.spec.frozen import frozen
 
 ABSENT: Final = "-"

@@ -10,55 +10,21 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Final, TypeAlias
+from typing import Final
 
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.full import exceeds
 from stagemesh.plan.report import Report
+from stagemesh.plan.room import Load, check_memory, held_by, no_room
 from stagemesh.plan.values import DevicesPlan
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.plan.wish import DeviceIds, Wish
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
-
-DeviceIds: TypeAlias = tuple[int, ...]
 
 _DIGITS: Final = 6
 _MAX_DEVICES: Final = 10**5
 """Devices that a plan may use where their number is free."""
-
-
-@frozen
-class Wish:
-    """What one stage needs."""
-
-    stage_id: int
-    """Number of the stage."""
-    stage: str
-    """Name of the stage."""
-    world: int
-    """Ranks of one replica."""
-    num_replicas: int
-    """Replicas."""
-    listed: Sourced[str] | None
-    """The devices that it lists, such as `0,1`."""
-    repeats: bool = True
-    """Whether a list for one replica stands for the others too, each on the devices behind it."""
-    rank_bytes: int | None
-    """Memory of one rank, when it is known."""
-    share: float | None = None
-    """Share of a device that one rank may use, when it has one."""
-    asked: Origin | None = None
-    """Where it was said what one rank keeps, if anybody did."""
-    placed: tuple[DeviceIds, ...] | None = None
-    """Where its replicas lie already, for a plan that was read back."""
-    notes: tuple[Note, ...] = ()
-    """Where the sizes were set that make up ranks and replicas."""
-
-    def need(self, memory: int | None) -> int:
-        """Bytes to keep free for one rank on a device of `memory` bytes, all of its share."""
-        reserved = 0 if self.share is None or memory is None else int(self.share * memory)
-        return max(self.rank_bytes or 0, reserved)
 
 
 @frozen
@@ -73,48 +39,10 @@ class Placement:
     """Stages that do not lie where the model's own deploy file puts them, and why, by id."""
 
 
-class _Load:
-    """What lies on the devices so far: bytes, shares of their memory, and ranks."""
-
-    def __init__(self, memory: int | None) -> None:
-        self.memory = memory
-        self.bytes: dict[int, int] = {}
-        self.shares: dict[int, float] = {}
-        self.ranks: dict[int, int] = {}
-
-    def copy(self) -> _Load:
-        """Return one to try a placement on."""
-        trial = _Load(self.memory)
-        trial.bytes, trial.shares = dict(self.bytes), dict(self.shares)
-        trial.ranks = dict(self.ranks)
-        return trial
-
-    def put(self, wish: Wish, replicas: Sequence[DeviceIds]) -> None:
-        for device in itertools.chain.from_iterable(replicas):
-            self.bytes[device] = self.bytes.get(device, 0) + wish.need(self.memory)
-            self.shares[device] = self.shares.get(device, 0.0) + (wish.share or 0.0)
-            self.ranks[device] = self.ranks.get(device, 0) + 1
-
-    def has_room(self, wish: Wish, device: int) -> bool:
-        """Whether one more rank fits on a device, as far as anything is known.
-
-        What is too full already is told of those that fill it, and takes the others as well.
-        """
-        shares, held = self.shares.get(device, 0.0), self.bytes.get(device, 0)
-        if exceeds(shares) or (self.memory is not None and held > self.memory):
-            return True
-        if exceeds(shares + (wish.share or 0.0)):
-            return False
-        return self.memory is None or held + wish.need(self.memory) <= self.memory
-
-    def key(self, device: int) -> tuple[int, int, int]:
-        return (self.bytes.get(device, 0), self.ranks.get(device, 0), device)
-
-
 def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement:
     """Place every stage; what does not fit is reported."""
     known = None if devices.count is None else devices.resolved(devices.count).memory_bytes
-    load = _Load(known)
+    load = Load(known)
     placed: dict[int, tuple[DeviceIds, ...]] = {}
     for bound in (True, False):
         for wish in wishes:
@@ -127,12 +55,12 @@ def place(wishes: Sequence[Wish], devices: Devices, report: Report) -> Placement
         _check_gaps(placed, wishes, report)
     count = devices.count if devices.count is not None else max(load.ranks, default=0) + 1
     resolved = devices.resolved(count)
-    _check_memory(placed, resolved, devices, wishes, report)
+    check_memory(placed, resolved, devices, wishes, report)
     return Placement(replicas=placed, devices=resolved)
 
 
 def _place_one(
-    wish: Wish, devices: Devices, load: _Load, report: Report
+    wish: Wish, devices: Devices, load: Load, report: Report
 ) -> tuple[DeviceIds, ...] | None:
     if wish.placed is not None:
         return _place_again(wish, wish.placed, devices, report)
@@ -154,7 +82,7 @@ def _place_again(
     report.add(
         Diagnostic(
             code="PL018",
-            message=f"`{wish.stage}` is not placed as {_shape(wish)} can be",
+            message=f"`{wish.stage}` is not placed as {wish.shape} can be",
             help=f"ranks of a replica have distinct devices, from `0` to `{allowed[-1]}`",
         )
     )
@@ -196,7 +124,7 @@ def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
     allowed = " or ".join(f"`{number}`" for number in need)
     return Diagnostic(
         code="PL010",
-        message=f"`{wish.stage}` lists `{got}` devices and needs {allowed}: {_shape(wish)}",
+        message=f"`{wish.stage}` lists `{got}` devices and needs {allowed}: {wish.shape}",
         origin=origin,
         notes=wish.notes,
         help="list as many, in a deploy file or with `--stage-overrides`, or change its axes",
@@ -238,7 +166,7 @@ def _wrong_ids(wish: Wish, ids: DeviceIds, origin: Origin) -> Diagnostic | None:
         return None
     return Diagnostic(
         code="PL013",
-        message=f"`{wish.stage}`: device `{max(ids)}` cannot be repeated for {_shape(wish)}",
+        message=f"`{wish.stage}`: device `{max(ids)}` cannot be repeated for {wish.shape}",
         origin=origin,
         notes=wish.notes,
         help=f"list all `{total}` devices, or those of one replica counted from `0`",
@@ -246,7 +174,7 @@ def _wrong_ids(wish: Wish, ids: DeviceIds, origin: Origin) -> Diagnostic | None:
 
 
 def _place_freely(
-    wish: Wish, devices: Devices, load: _Load, report: Report
+    wish: Wish, devices: Devices, load: Load, report: Report
 ) -> tuple[DeviceIds, ...] | None:
     replicas: list[DeviceIds] = []
     trial = load.copy()
@@ -257,19 +185,19 @@ def _place_freely(
             else _least_loaded(wish, devices.count, trial)
         )
         if len(chosen) < wish.world:
-            report.add(_no_room(wish, devices, len(chosen)))
+            report.add(no_room(wish, devices, trial, len(chosen)))
             return None
         trial.put(wish, [chosen])
         replicas.append(chosen)
     return tuple(replicas)
 
 
-def _fresh(world: int, load: _Load) -> DeviceIds:
+def _fresh(world: int, load: Load) -> DeviceIds:
     unused = (device for device in itertools.count() if device not in load.ranks)
     return tuple(itertools.islice(unused, world))
 
 
-def _least_loaded(wish: Wish, count: int, load: _Load) -> DeviceIds:
+def _least_loaded(wish: Wish, count: int, load: Load) -> DeviceIds:
     """Return devices that nothing lies on, or else those with the least on them."""
     unused = (device for device in range(count) if device not in load.ranks)
     fresh = tuple(itertools.islice(unused, wish.world))
@@ -279,31 +207,11 @@ def _least_loaded(wish: Wish, count: int, load: _Load) -> DeviceIds:
     return tuple(sorted(sorted(having_room, key=load.key)[: wish.world]))
 
 
-def _no_room(wish: Wish, devices: Devices, found: int) -> Diagnostic:
-    count = devices.count or 0
-    if count < wish.world:
-        return Diagnostic(
-            code="PL014",
-            message=f"`{wish.stage}` needs `{wish.world}` devices, and there are `{count}`",
-            notes=wish.notes,
-            help="give more devices with `--devices`, or make the axes of the stage smaller",
-        )
-    need = wish.need(devices.resolved(count).memory_bytes)
-    wanted = size_text(need) if need or wish.share is None else f"`{wish.share:g}` of the memory"
-    return Diagnostic(
-        code="PL015",
-        message=f"`{wish.stage}` needs {wanted} on `{wish.world}` devices, and `{found}` have room",
-        origin=wish.asked,
-        notes=wish.notes,
-        help=_more_memory(devices, need),
-    )
-
-
 def _check_gaps(
     placed: Mapping[int, tuple[DeviceIds, ...]], wishes: Sequence[Wish], report: Report
 ) -> None:
     """Where devices are as many as the plan needs, an id that none uses is a slip of the pen."""
-    held = _held(placed, wishes)
+    held = held_by(placed, wishes)
     last = max(held, default=0)
     skipped = next((device for device in range(last) if device not in held), None)
     if skipped is None:
@@ -317,77 +225,3 @@ def _check_gaps(
             help="number devices from `0` without gaps, or say how many there are with `--devices`",
         )
     )
-
-
-def _held(
-    placed: Mapping[int, tuple[DeviceIds, ...]], wishes: Sequence[Wish]
-) -> Mapping[int, list[Wish]]:
-    """Return what lies on each device that is used: the wish of every rank there."""
-    held: dict[int, list[Wish]] = {}
-    for wish in wishes:
-        for device in itertools.chain.from_iterable(placed.get(wish.stage_id, ())):
-            held.setdefault(device, []).append(wish)
-    return held
-
-
-def _check_memory(
-    placed: Mapping[int, tuple[DeviceIds, ...]],
-    resolved: DevicesPlan,
-    devices: Devices,
-    wishes: Sequence[Wish],
-    report: Report,
-) -> None:
-    """Report every set of stages that is too much for a device, once."""
-    memory = resolved.memory_bytes
-    if memory is None:
-        return
-    told: set[frozenset[str]] = set()
-    for device, ranks in sorted(_held(placed, wishes).items()):
-        names = frozenset(rank.stage for rank in ranks)
-        total = sum(rank.need(memory) for rank in ranks)
-        if total <= memory or names in told:
-            continue
-        told.add(names)
-        if not exceeds(sum(rank.share or 0.0 for rank in ranks)):  # else a rule tells of them
-            report.add(_too_much(device, ranks, memory, devices))
-
-
-def _too_much(device: int, ranks: Sequence[Wish], memory: int, devices: Devices) -> Diagnostic:
-    total = sum(rank.need(memory) for rank in ranks)
-    amounts: dict[str, int] = {}
-    for rank in ranks:
-        amounts[rank.stage] = amounts.get(rank.stage, 0) + rank.need(memory)
-    origins = {rank.stage: rank.listed.origin for rank in ranks if rank.listed is not None}
-    return Diagnostic(
-        code="PL016",
-        message=f"device `{device}` has {size_text(memory)},"
-        f" and its stages need {size_text(total)}",
-        origin=next((origins[stage] for stage in amounts if stage in origins), None),
-        notes=tuple(
-            Note(message=f"`{stage}` takes {size_text(amount)}", origin=origins.get(stage))
-            for stage, amount in amounts.items()
-        ),
-        help=_more_memory(devices, total),
-    )
-
-
-def _more_memory(devices: Devices, need: int) -> str:
-    if devices.memory_bytes is not None and need > devices.memory_bytes:
-        return "lower what the engines of these stages keep, or the number of replicas and ranks"
-    if devices.shares_memory:
-        return "give fewer devices with `--devices`: they divide the memory of this host evenly"
-    return "give more devices, or lower what the engines of these stages keep"
-
-
-def _shape(wish: Wish) -> str:
-    ranks = f"`{wish.world}` {'rank' if wish.world == 1 else 'ranks'}"
-    if wish.num_replicas == 1:
-        return ranks
-    return f"`{wish.num_replicas}` replicas of {ranks}"
-
-
-def size_text(amount: int) -> str:
-    """Say a number of bytes for people."""
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    power = min((max(amount, 1).bit_length() - 1) // 10, len(units) - 1)
-    return f"{amount / 1024**power:.4g} {units[power]}"

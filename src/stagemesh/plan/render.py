@@ -11,13 +11,12 @@ from typing import Final
 
 from stagemesh.plan.launch import launch_lines
 from stagemesh.plan.pins import DEVICES
-from stagemesh.plan.place import size_text
 from stagemesh.plan.provenance import PLACEMENT
 from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
 from stagemesh.plan.table import printable, table, wrapped
 from stagemesh.plan.tally import effective_values, is_changed, tally
 from stagemesh.plan.values import EdgePlan, MemoryPlan, Plan, StagePlan, ValuePlan
-from stagemesh.plan.words import plural, value_text
+from stagemesh.plan.words import plural, size_text, value_text
 from stagemesh.spec.axis import WorldRole
 
 CHANGED: Final = "~"

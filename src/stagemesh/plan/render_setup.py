@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from stagemesh.plan.kernels import BACKEND, DEFAULT, PER_ROLE
-from stagemesh.plan.place import size_text
 from stagemesh.plan.setup import (
     KernelsPlan,
     MpsPlan,
@@ -17,6 +16,7 @@ from stagemesh.plan.setup import (
     StageSetup,
 )
 from stagemesh.plan.values import Plan
+from stagemesh.plan.words import size_text
 
 Row: TypeAlias = tuple[str, str, str]
 

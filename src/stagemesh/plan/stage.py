@@ -11,7 +11,6 @@ from stagemesh.config.settings import StageSettings
 from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.plan.engine import NO_ENGINE, EngineChoice
 from stagemesh.plan.groups import coordinates, groups_of
-from stagemesh.plan.place import DeviceIds
 from stagemesh.plan.provenance import axis_values, cleared_of, values_of
 from stagemesh.plan.setup import StageSetup
 from stagemesh.plan.stack import Stack, StackedAxis
@@ -24,6 +23,7 @@ from stagemesh.plan.values import (
     ReplicaPlan,
     StagePlan,
 )
+from stagemesh.plan.wish import DeviceIds
 from stagemesh.plan.world import Mesh
 from stagemesh.spec.engine import MemoryEstimate
 from stagemesh.spec.frozen import frozen

@@ -33,9 +33,10 @@ from stagemesh.plan.arguments import Argument, check_arguments
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.export.stage_fields import axis_fields
 from stagemesh.plan.make import make
-from stagemesh.plan.place import DeviceIds, Wish, place
+from stagemesh.plan.place import place
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.plan.wish import DeviceIds, Wish
 from stagemesh.plan.world import Mesh, mesh_of, world_size
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts

@@ -33,3 +33,10 @@ def value_text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value_text(inner) for inner in value)
     return _CONSTANTS.get(str(value), str(value))
+
+
+def size_text(amount: int) -> str:
+    """Say a number of bytes for people."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min((max(amount, 1).bit_length() - 1) // 10, len(units) - 1)
+    return f"{amount / 1024**power:.4g} {units[power]}"

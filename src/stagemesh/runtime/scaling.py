@@ -12,9 +12,10 @@ from typing import Final
 from stagemesh.config.settings import Sourced
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.place import DeviceIds, Wish, place
+from stagemesh.plan.place import place
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import Plan, RankPlan, ReplicaPlan, StagePlan
+from stagemesh.plan.wish import DeviceIds, Wish
 from stagemesh.spec.axis import WorldRole
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.origin import Layer, Origin

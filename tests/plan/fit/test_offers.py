@@ -124,6 +124,14 @@ def _every(*fields: str) -> str:
             "--cfg-parallel-size 2",
             "--set dit.cfg_parallel_size=1",
         ),
+        (  # stages that fit alone and crowd each other
+            "qwen3_omni_moe",
+            None,
+            "8xH200",
+            "--tensor-parallel-size 8",
+            "--set thinker.tensor_parallel_size=4 --set talker.tensor_parallel_size=4",
+        ),
+        ("qwen3_omni_moe", None, "1xH200", "", None),
         (  # the ranks that are there share the text encoder
             "diffusers/flux2",
             _ONE,

@@ -80,6 +80,25 @@ def _followed(inputs: PlanInputs, offer: str) -> Made:
             None,
             "--set dit.hsdp=2",
         ),
+        (  # a stage that leaves no device to the others
+            "qwen3_omni_moe",
+            "8xH200",
+            {"thinker": [{"axis": "tp", "size": 8}]},
+            None,
+            "--set thinker.tensor_parallel_size=4",
+        ),
+        (
+            "qwen3_omni_moe",
+            "8xH200",
+            {"thinker": [{"axis": "tp", "size": 8}]},
+            {
+                "stages": [
+                    {"stage_id": 0, "devices": "0,1,2,3,4,5,6,7", "gpu_memory_utilization": 0.9},
+                    {"stage_id": 1, "gpu_memory_utilization": 0.7},
+                ]
+            },
+            "--set thinker.tensor_parallel_size=4 --set thinker.devices=0,1,2,3",
+        ),
     ],
 )
 def test_what_a_list_or_a_field_cannot_say_is_said_in_another_way(

@@ -23,9 +23,10 @@ from stagemesh.plan.engine import choose_engine
 from stagemesh.plan.fit.layout import Change, Sizes, changed_stage, shared_by
 from stagemesh.plan.fit.sizes import below, is_usual, products, subsets
 from stagemesh.plan.pins import bound_devices
-from stagemesh.plan.place import Wish, place
+from stagemesh.plan.place import place
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import Stack, implied_size, stack_of
+from stagemesh.plan.wish import Wish
 from stagemesh.spec.axis import SIZE, Axis, WorldRole
 from stagemesh.spec.cost import ONLY_SAVE_MEMORY, Part
 from stagemesh.spec.facts import StageFacts

@@ -14,7 +14,7 @@ from typing import Final
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.build import PlanRequest, build
-from stagemesh.plan.fit.candidates import StageSearch
+from stagemesh.plan.fit.candidates import Candidate, StageSearch
 from stagemesh.plan.fit.layout import Change, Sizes, changed
 from stagemesh.plan.pins import listed_devices
 from stagemesh.plan.values import Plan
@@ -22,6 +22,10 @@ from stagemesh.spec.frozen import frozen
 
 _TRIED: Final = 256
 """Most sizes of one stage that are tried."""
+_BUILT: Final = 48
+"""Most layouts of smaller sizes that are built."""
+_TOGETHER_TRIED: Final = 600
+"""Most combinations of smaller sizes of the stages that are looked at."""
 _CHOSEN: Final = 4
 """Most stages with devices of which every choice is freed; of more, all or none."""
 _TOGETHER: Final = 2
@@ -45,22 +49,19 @@ def nearby(
 
     `larger` gives the sizes of stages that cannot be laid out without further axes.
     """
-    said = {stage.stage_id: stage for stage in request.settings.stages}
-    stages = [
-        _Stage(
-            StageSearch(stage, said[stage.stage_id], request, catalog),
-            said[stage.stage_id],
-            (larger or {}).get(stage.stage_id, {}),
-        )
-        for stage in request.pipeline.stages
-    ]
-    found = []
-    for changes in _attempts(stages):
-        settings = changed(request.settings, changes, catalog.axes)
-        plan = build(replace(request, settings=settings), catalog).plan
-        if plan is not None:
-            found.append(Near(changes=changes, plan=plan))
-    return sorted(found, key=lambda near: _distance(near, stages))
+    stages = _stages(request, catalog, larger)
+    tried = (_built(changes, request, catalog) for changes in _attempts(stages))
+    return sorted(filter(None, tried), key=lambda near: _distance(near, stages))
+
+
+def thinned(request: PlanRequest, catalog: Catalog) -> list[Near]:
+    """Return a layout of smaller sizes for stages that fit alone and crowd each other together."""
+    stages = _stages(request, catalog)
+    for changes in itertools.islice(_thinner(stages, request), _BUILT):
+        near = _built(changes, request, catalog)
+        if near is not None:
+            return [near]
+    return []
 
 
 def grown(request: PlanRequest, catalog: Catalog) -> Mapping[int, Sizes]:
@@ -76,6 +77,26 @@ def grown(request: PlanRequest, catalog: Catalog) -> Mapping[int, Sizes]:
             best = min(found, key=lambda each: (each.world, search.latency(each.sizes)))
             larger[stage.stage_id] = best.sizes
     return larger
+
+
+def _stages(
+    request: PlanRequest, catalog: Catalog, larger: Mapping[int, Sizes] | None = None
+) -> list[_Stage]:
+    said = {stage.stage_id: stage for stage in request.settings.stages}
+    return [
+        _Stage(
+            StageSearch(stage, said[stage.stage_id], request, catalog),
+            said[stage.stage_id],
+            (larger or {}).get(stage.stage_id, {}),
+        )
+        for stage in request.pipeline.stages
+    ]
+
+
+def _built(changes: Mapping[int, Change], request: PlanRequest, catalog: Catalog) -> Near | None:
+    settings = changed(request.settings, changes, catalog.axes)
+    plan = build(replace(request, settings=settings), catalog).plan
+    return None if plan is None else Near(changes=changes, plan=plan)
 
 
 class _Stage:
@@ -109,6 +130,15 @@ class _Stage:
             self._sizes[freed] = self._nearest(freed=freed)
         return self._sizes[freed]
 
+    def thinner(self, most: int) -> list[Candidate]:
+        """The layouts of the nearest and of smaller sizes, of which each can be laid out alone."""
+        sizes = self.sizes(freed=True)
+        if sizes is None:
+            return []
+        tried = itertools.islice(itertools.chain([sizes], self._search.smaller()), _TRIED)
+        found = (self._search.candidate(each) for each in tried)
+        return list(itertools.islice(filter(None, found), most))
+
     def _nearest(self, *, freed: bool) -> Sizes | None:
         if self._search.is_possible(self._larger, freed=freed):
             return self._larger
@@ -135,6 +165,30 @@ def _attempts(stages: Sequence[_Stage]) -> Iterator[Mapping[int, Change]]:
         for stage in stages
         if (stage in wrong and stage.least) or stage.listed is not None
     }
+
+
+def _thinner(stages: Sequence[_Stage], request: PlanRequest) -> Iterator[Mapping[int, Change]]:
+    """Smaller sizes of all stages for which there is room by the sums, the nearest first.
+
+    At first every stage stays where its devices are listed, and then none does.
+    """
+    most = max(2, int(_TOGETHER_TRIED ** (1 / len(stages))))
+    memory, count = request.devices.each.memory_bytes, request.devices.count or 1
+    chosen = [
+        each
+        for each in itertools.product(*(stage.thinner(most) for stage in stages))
+        if memory is None or sum(one.rank_bytes * one.ranks for one in each) <= memory * count
+    ]
+    chosen.sort(
+        key=lambda each: (sum(len(one.sizes) for one in each), -sum(one.ranks for one in each))
+    )
+    is_listed = any(stage.is_users for stage in stages)
+    for freed, each in itertools.product((False, True) if is_listed else (False,), chosen):
+        yield {
+            stage.stage_id: Change(sizes=one.sizes, freed=freed and stage.listed is not None)
+            for stage, one in zip(stages, each, strict=True)
+            if one.sizes or (freed and stage.listed is not None)
+        }
 
 
 def _choices(listed: Sequence[_Stage]) -> Iterator[Sequence[_Stage]]:

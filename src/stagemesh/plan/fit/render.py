@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from stagemesh.config.plain import plain
 from stagemesh.plan.fit.propose import Fitted, Proposal, StageProposal
-from stagemesh.plan.place import size_text
 from stagemesh.plan.table import table, wrapped
-from stagemesh.plan.words import plural
+from stagemesh.plan.words import plural, size_text
 
 _INDENT = "   "
 _INDENT = "   "

@@ -3,8 +3,9 @@
 Nearest is what keeps the most of what was asked for: sizes before places, and the user's own lists
 of devices before those that ship with the model. Devices that are idle are taken before stages are
 put together that were apart. Where a stage fits in no such way, axes are added to it: the fewest
-ranks that will do, or else what `--fit` finds. Every layout is tried on the planner, and so are the
-very words of an offer together with all that was given: what is offered can be had.
+ranks that will do, or else what `--fit` finds. Stages that fit alone and crowd each other are made
+smaller. Every layout is tried on the planner, and so are the very words of an offer together with
+all that was given: what is offered can be had.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stagemesh.config.settings import AxisSettings
 from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.export.stage_fields import axis_fields, device_list
 from stagemesh.plan.fit.layout import Change, Sizes, changed, parted
-from stagemesh.plan.fit.near import Near, grown, nearby
+from stagemesh.plan.fit.near import Near, grown, nearby, thinned
 from stagemesh.plan.fit.search import search
 from stagemesh.plan.pins import DEVICES
 from stagemesh.plan.values import AxisPlan, StagePlan
@@ -101,10 +102,17 @@ def _offers(request: PlanRequest, catalog: Catalog) -> Iterator[Overrides]:
 
 
 def _layouts(request: PlanRequest, catalog: Catalog) -> Sequence[Near]:
-    """Return the layouts that fit: as they are, or else with further axes."""
+    """Return the layouts that fit: as they are, with further axes, or all stages made smaller."""
     near = nearby(request, catalog)
-    if near or request.devices.count is None or request.devices.count > _DEVICES:
+    if near or request.devices.count is None:
         return near
+    return _with_axes(request, catalog) or thinned(request, catalog)
+
+
+def _with_axes(request: PlanRequest, catalog: Catalog) -> Sequence[Near]:
+    """Return the layouts that fit with further axes."""
+    if (request.devices.count or 0) > _DEVICES:
+        return []
     freed = {
         stage.stage_id: Change(freed=True)
         for stage in request.settings.stages

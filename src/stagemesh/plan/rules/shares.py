@@ -12,10 +12,10 @@ from typing import Final
 
 from stagemesh.config.settings import StageSettings
 from stagemesh.plan.full import exceeds, shares_text
-from stagemesh.plan.place import size_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
 from stagemesh.plan.stage import StageDraft
+from stagemesh.plan.words import size_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.origin import Origin
 

@@ -12,7 +12,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.fit.suggest import Overrides, suggest, with_suggestion
 from stagemesh.spec.diagnostic import Diagnostic, Severity
 from stagemesh.spec.facts import StageFacts
-from tests.plan.cost.known import WAN
+from tests.plan.cost.known import FLUX, WAN
 from tests.plan.fit.fitting import PICTURE, SPEECH_FACTS, asked, installed
 from tests.plan.making import Said, axis, pipeline, request, solo, stage
 
@@ -170,6 +170,19 @@ def test_what_no_stage_field_can_say_is_not_suggested() -> None:
     given, catalog = asked(PICTURE, WAN, "RTX4090", 4), installed()
     assert suggest(given, catalog, works) is not None
     silent = {name: replace(declared, deploy_fields=()) for name, declared in catalog.axes.items()}
+    assert suggest(given, replace(catalog, axes=silent), works) is None
+
+
+def test_nor_is_an_option_that_none_says() -> None:
+    """Two ranks fit if they share the text encoder, which has a field of its own."""
+    parts = {"transformer": 40 * GIB, "text_encoder": 24 * GIB}
+    said = {"thinker": Said(axes=[axis("tp", 2)])}
+    given = asked(PICTURE, replace(FLUX, component_bytes=parts), "L40S", 2, said)
+    assert suggested(given) == {"thinker": {"text_encoder_tp_size": 2}}
+    catalog = installed()
+    tp = catalog.axes["tp"]
+    fields = tuple(each for each in tp.deploy_fields if each.member not in tp.sharing)
+    silent = {**catalog.axes, "tp": replace(tp, deploy_fields=fields)}
     assert suggest(given, replace(catalog, axes=silent), works) is None
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from stagemesh.config.fields import stage_fields
+from stagemesh.config.plain import plain_fields
 from stagemesh.plan.build import build
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, WorldRole
 from stagemesh.spec.facts import StageFacts
@@ -174,6 +175,13 @@ def test_fields_that_serve_axes_are_fields_of_stages() -> None:
     """A name that is none would never be told of."""
     for declared in ALL.values():
         assert declared.serves_fields <= set(stage_fields(CATALOG))
+
+
+def test_numbers_of_ranks_are_options_that_count_from_one() -> None:
+    """Layouts are searched over them by name, and one is none."""
+    for declared in ALL.values():
+        defaults = plain_fields(declared.options())
+        assert [defaults[name] for name in declared.sharing] == [1] * len(declared.sharing)
 
 
 def test_a_policy_of_one_replica_is_told_with_its_key() -> None:

@@ -296,6 +296,15 @@ def test_what_was_given_gives_way_in_an_offer(value: str, offer: tuple[str, ...]
     assert error.help == f"not as it was given; this would fit: `{flags}`"
 
 
+def test_devices_that_are_listed_are_left_out_before_more_are_given() -> None:
+    """Of more devices than an offer is sought for."""
+    error = refused("diffusers/flux2", "64xL4", "dit.devices=0,1")
+    assert error.help == (
+        "list no devices for `dit`, give more or larger devices, or change how much the engines may"
+        " keep of them"
+    )
+
+
 def test_an_overlay_that_lacks_ranks_is_not_what_stands_in_the_way() -> None:
     """Others would bring them, if there were room for any layout."""
     error = refused("diffusers/flux2", "2xT4", "dit.vae_patch_parallel_size=2")

@@ -139,6 +139,8 @@ class StageSearch:
         return any(True for _ in self._allowed(self._bringing, most, saving=False))
 
     def _allowed(self, bringing: Sequence[Axis], most: int, *, saving: bool) -> Iterator[Candidate]:
+        if self._listed is not None:
+            most = min(most, self._listed.value.count(",") + 1)
         for brought in self._brought(bringing, most):
             swift: list[frozenset[str]] = []
             for overlays in subsets(self._lying):

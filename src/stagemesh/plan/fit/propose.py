@@ -24,6 +24,7 @@ from stagemesh.plan.fit.suggest import (
     with_suggestion,
 )
 from stagemesh.plan.offers import Offers
+from stagemesh.plan.pins import bound_devices
 from stagemesh.plan.prepare import prepare
 from stagemesh.plan.values import AxisPlan, Plan, StagePlan
 from stagemesh.spec.axis import Axis
@@ -184,9 +185,17 @@ def _obstacles(request: PlanRequest, offers: Offers) -> Iterable[Diagnostic]:
             f" `{request.devices.count}` `{request.devices.kind}` devices",
             origin=_ORIGIN,
             notes=tuple(Note(message=each.message, origin=each.origin) for each in wrong),
-            help=f"not as it was given; {offer_text(offer)}" if offer else _LITTLE_ROOM,
+            help=f"not as it was given; {offer_text(offer)}" if offer else _more_room(request),
         ),
     )
+
+
+def _more_room(request: PlanRequest) -> str:
+    """Say what would help; idle devices come before further ones."""
+    bound = [f"`{stage.name}`" for stage in request.settings.stages if bound_devices(stage)]
+    if not bound:
+        return _LITTLE_ROOM
+    return f"list no devices for {', '.join(bound)}, {_LITTLE_ROOM}"
 
 
 # --- what is proposed -----------------------------------------------------------------------------

@@ -34,6 +34,13 @@ class Layer(IntEnum):
         """True for what was typed for this one start, which wins over a strategy with a warning."""
         return self >= Layer.GLOBAL
 
+    def takes_back(self, other: Layer) -> bool:
+        """Whether who switches a thing off here means what `other` says about it, too.
+
+        Nobody means that of what was typed in the same breath.
+        """
+        return self > other and not other.is_command_line
+
 
 @frozen
 class Origin:

@@ -119,7 +119,15 @@ def test_who_takes_an_axis_back_means_its_options(tmp_path: Path) -> None:
     deploy = {"stages": [{"stage_id": 0, "ulysses_degree": 2, "ulysses_mode": "strict"}]}
     made = made_from(tmp_path, "--ulysses-degree 1", model="picture", deploy=deploy)
     assert codes_of(made) == []
-    made = made_from(tmp_path, "--ulysses-degree 1 --ulysses-mode strict", model="picture")
+    deploy = {"stages": [{"stage_id": 0, "ring_degree": 2, "mask_sp_padding": True}]}
+    made = made_from(tmp_path, "--set dit.ring_degree=1", model="picture", deploy=deploy)
+    assert codes_of(made) == []
+
+
+@pytest.mark.parametrize("size", ["--ulysses-degree 1", "--set dit.ulysses_degree=1"])
+def test_what_is_typed_in_one_command_is_not_taken_back_by_it(size: str, tmp_path: Path) -> None:
+    """One flag for all stages and one for one of them contradict each other like any two."""
+    made = made_from(tmp_path, f"{size} --ulysses-mode strict", model="picture")
     assert codes_of(made) == ["AX012"]
 
 
@@ -155,7 +163,7 @@ def test_a_switch_that_comes_to_one_rank_is_told(line: str, switch: str, tmp_pat
         ("picture", "--no-mask-sp-padding", []),
         ("picture", "--mask-sp-padding --ulysses-degree 2", []),
         ("picture", "--mask-sp-padding --allgather-degree 2", []),
-        ("picture", "--mask-sp-padding --set dit.sp_ring=1", []),
+        ("picture", "--mask-sp-padding --set dit.sp_ring=1", ["AX012"]),
         ("two_dits", "--mask-sp-padding --set base.ring_degree=2", []),
         ("two_dits", "--mask-sp-padding", ["AX012"]),
     ],

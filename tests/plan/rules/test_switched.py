@@ -251,6 +251,24 @@ def test_whoever_switches_off_in_a_higher_layer_means_the_options_too(
         toy.keeps(result.plan)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--set dit.cache_backend=tea_cache --enable-cache-dit-summary",
+        "--set dit.lora_path=/a --set dit.lora_backend=distill --lora-scale 2",
+        "--set dit.enforce_eager=true --diffusion-compile-granularity full",
+        "--set dit.restart=never --max-restarts 5",
+        "--restart never --max-restarts 5",
+        "--restart never --set dit.max_restarts=5",
+    ],
+)
+def test_what_is_typed_in_one_command_is_not_taken_back_by_it(line: str, tmp_path: Path) -> None:
+    """A flag of all stages is lost to `--set` no more silently than to another flag."""
+    made = made_from(tmp_path, line, model="picture")
+    assert codes_of(made) == ["PL150"], text_of(made)
+    assert planned(made)
+
+
 def test_what_the_root_says_counts_where_one_stage_acts_on_it(toy: Toy) -> None:
     """Another stage may switch it off; all of them may not."""
     toy = replace(toy, model=TWO)

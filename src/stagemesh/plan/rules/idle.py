@@ -1,7 +1,8 @@
 """What was said about an axis that comes to nothing: its size is 1, so its options do nothing.
 
 An option that only repeats a default says nothing, and whoever gives an axis the size 1 in a higher
-layer means its options too. What one flag says of all stages counts where one stage acts on it.
+layer means its options too, unless both were typed for the same start. What one flag says of all
+stages counts where one stage acts on it.
 Stage fields that serve an axis (`serves_fields`) are told of in the same way.
 """
 
@@ -118,7 +119,7 @@ def _said(item: StackedAxis, name: str, written: Origin) -> Iterator[_Word]:
 
 def _is_switched_off(item: StackedAxis, written: Origin) -> bool:
     size = item.settings.size
-    return item.size == 1 and size is not None and size.origin.layer > written.layer
+    return item.size == 1 and size is not None and size.origin.layer.takes_back(written.layer)
 
 
 def _without_effect(stack: Stack, item: StackedAxis, words: list[_Word]) -> Diagnostic:

@@ -2,9 +2,9 @@
 
 What an option needs stands where it is declared (`spec.switch`); here all of them are held against
 the effective plan. An option whose switch nobody gives is an error: it was meant to do something.
-One whose switch says no is a warning, and none where the switch is off in a higher layer: whoever
-switches a thing off there means its options too. What the root of a file says of all stages counts
-where one stage acts on it.
+One whose switch says no is a warning, and none where the switch is off in a layer above: whoever
+switches a thing off there means its options too, unless they were typed for the same start. What
+the root of a file says of all stages counts where one stage acts on it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _is_meant(option: Origin, switch: Origin) -> bool:
 
     The root of a deploy file is no lower than the entries of its stages here.
     """
-    return not option.shipped and switch.layer <= max(option.layer, Layer.DEPLOY)
+    return not (option.shipped or switch.layer.takes_back(max(option.layer, Layer.DEPLOY)))
 
 
 def _missing(owner: Owner, group: Group, words: _Words) -> Diagnostic:

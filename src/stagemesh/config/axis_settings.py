@@ -7,7 +7,7 @@ value of its own in every layer, and 1 says that it is not used; at most one may
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from stagemesh.config.merge import Branch, sourced, value_of
@@ -25,7 +25,7 @@ FORMS: Final = "forms"
 
 
 def axis_settings(
-    stage: str, root: Branch, axes: Branch, declared: Mapping[str, Axis], run: Run
+    stage: str, axes: Branch, declared: Mapping[str, Axis], run: Run
 ) -> dict[str, AxisSettings]:
     """Build the axes that are on; what the whole shows to be wrong goes to `run`."""
     found: dict[str, AxisSettings] = {}
@@ -35,9 +35,6 @@ def axis_settings(
         enabled = node.children.get(ENABLED)
         if isinstance(enabled, Sourced) and enabled.value is not False:
             found[axis.name] = _with_form(stage, axis, node, _settings(axis, node, enabled), run)
-        elif axis.switch is not None and axis.switch not in root.children:  # there: it was told
-            off = enabled if isinstance(enabled, Sourced) else None
-            run.findings.extend(_without_effect(stage, axis, node, off))
     return found
 
 
@@ -123,34 +120,3 @@ def _two_forms(axis: str, form: _Form, rival: _Form) -> Diagnostic:
         notes=notes,
         help=f"keep `{name}` or `{other}`: they are two forms of one axis",
     )
-
-
-# --- axes that are off ----------------------------------------------------------------------------
-
-
-def _without_effect(
-    stage: str, axis: Axis, node: Branch, off: Sourced[object] | None
-) -> Iterator[Diagnostic]:
-    """Tell of every option of an axis that nothing has switched on.
-
-    A default says nothing, and who switches an axis off in a higher layer means its options too.
-    """
-    options = node.children.get("options")
-    for option, value in options.children.items() if isinstance(options, Branch) else ():
-        if not isinstance(value, Sourced) or value.value == _default(axis, str(option)):
-            continue
-        if off is None or value.origin.layer >= off.origin.layer:
-            field = axis.field_for(str(option)) or option
-            why = "is not given" if off is None else "is `false`"
-            here = Note(message=f"`{axis.switch}` is set here", origin=off.origin) if off else None
-            yield Diagnostic(
-                code="AX010",
-                message=f"`{field}` of `{stage}` has no effect: `{axis.switch}` {why}",
-                origin=value.origin,
-                notes=() if here is None else (here,),
-                help=f"write `{axis.switch}: true`, or leave `{field}` out",
-            )
-
-
-def _default(axis: Axis, option: str) -> object:
-    return next(item.default for item in dataclasses.fields(axis.options) if item.name == option)

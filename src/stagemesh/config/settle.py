@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from stagemesh.config.axes_off import off_findings
 from stagemesh.config.axis_settings import axis_settings
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
@@ -60,6 +61,7 @@ def settle(
         cleared={} if common is None else cleared_values(common),
     )
     run.findings.extend(whole.findings)
+    run.findings.extend(off_findings(settings.stages, roots, catalog.axes))
     run.findings.extend(chunk_findings(settings, pipeline))
     return settings
 
@@ -102,7 +104,7 @@ def _stage(
         take_extras(inside, values, stage.model_stage, run)
     found: dict[str, AxisSettings] = {}
     if isinstance(axes, Branch):
-        found = axis_settings(stage.model_stage, root, axes, declared, run)
+        found = axis_settings(stage.model_stage, axes, declared, run)
     return StageSettings(
         stage_id=stage.stage_id,
         name=stage.model_stage,

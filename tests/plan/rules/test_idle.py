@@ -13,6 +13,7 @@ from stagemesh.config.fields import stage_fields
 from stagemesh.config.plain import plain_fields
 from stagemesh.plan.build import build
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, WorldRole
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.patterns import Policy
 from stagemesh.spec.pipeline import ExecutionType
@@ -139,6 +140,33 @@ def test_an_option_of_all_stages_counts_where_one_acts_on_it(tmp_path: Path) -> 
     made = made_from(tmp_path, line, model="two_dits")
     assert codes_of(made) == ["AX012"]
     assert "`refiner`" in made.diagnostics[0].notes[0].message
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--hsdp-shard-size 2", ["is not given", "nor has that of `refiner`"]),
+        ("--hsdp-shard-size 2 --set base.use_hsdp=true", []),
+        ("--hsdp-shard-size 2 --use-hsdp --set refiner.use_hsdp=false", []),
+        (
+            "--hsdp-shard-size 2 --use-hsdp --set base.use_hsdp=false --set refiner.use_hsdp=false",
+            ["is `false`", "`use_hsdp` is set here", "nor has that of `refiner`"],
+        ),
+    ],
+)
+def test_an_option_of_all_stages_needs_the_switch_of_one(
+    line: str, told: list[str], tmp_path: Path
+) -> None:
+    """Where all have it off, or none has it, that is told once."""
+    made = made_from(tmp_path, line, model="two_dits")
+    assert codes_of(made) == ["AX010"] * bool(told), text_of(made)
+    texts = [text for each in made.diagnostics for text in (each.message, *_notes(each))]
+    assert len(texts) == len(told)
+    assert all(text.endswith(end) for text, end in zip(texts, told, strict=True))
+
+
+def _notes(found: Diagnostic) -> list[str]:
+    return [note.message for note in found.notes]
 
 
 @pytest.mark.parametrize(

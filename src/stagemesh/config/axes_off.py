@@ -1,0 +1,98 @@
+"""What was said about axes that their switch leaves off, as `use_hsdp` does `hsdp`.
+
+A default says nothing, and who switches an axis off in a higher layer means its options too, unless
+both were typed for the same start. What a flag says of all stages counts where one has the axis on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from stagemesh.config.merge import Branch
+from stagemesh.config.settings import Sourced, StageSettings
+from stagemesh.spec.axis import ENABLED, Axis
+from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.frozen import frozen
+from stagemesh.spec.origin import Origin
+
+
+@frozen
+class _Lost:
+    """An option of one stage on which nothing acts."""
+
+    stage: str
+    """The stage."""
+    axis: Axis
+    """The axis that is off."""
+    option: str
+    """Its option."""
+    given: Origin
+    """Where that was written."""
+    off: Origin | None
+    """Where the axis was switched off, if it was."""
+
+
+def off_findings(
+    stages: Iterable[StageSettings],
+    roots: Mapping[int | None, Branch],
+    declared: Mapping[str, Axis],
+) -> Iterator[Diagnostic]:
+    """Tell of every such option; of one that several stages have, once."""
+    stages = tuple(stages)
+    acting = {
+        given.origin
+        for stage in stages
+        for axis in stage.axes.values()
+        for given in axis.options.values()
+    }
+    lost: dict[Origin, list[_Lost]] = {}
+    for stage in stages:
+        root = roots.get(stage.stage_id)
+        for each in () if root is None else _lost(stage, root, declared):
+            if each.given not in acting:
+                lost.setdefault(each.given, []).append(each)
+    return (_told(*group) for group in lost.values())
+
+
+def _lost(stage: StageSettings, root: Branch, declared: Mapping[str, Axis]) -> Iterator[_Lost]:
+    axes = root.children.get("axes")
+    for name, node in axes.children.items() if isinstance(axes, Branch) else ():
+        axis = declared[str(name)]
+        # where the switch is a field of its own, its value was refused
+        if axis.switch is None or name in stage.axes or axis.switch in root.children:
+            continue
+        assert isinstance(node, Branch)
+        off, options = node.children.get(ENABLED), node.children.get("options")
+        place = off.origin if isinstance(off, Sourced) else None
+        for option, given in options.children.items() if isinstance(options, Branch) else ():
+            if not isinstance(given, Sourced) or given.value == _default(axis, str(option)):
+                continue
+            if place is None or not place.layer.takes_back(given.origin.layer):
+                yield _Lost(
+                    stage=stage.name, axis=axis, option=str(option), given=given.origin, off=place
+                )
+
+
+def _told(lost: _Lost, *others: _Lost) -> Diagnostic:
+    axis = lost.axis
+    field = axis.field_for(lost.option) or lost.option
+    why = "is not given" if lost.off is None else "is `false`"
+    here = Note(message=f"`{axis.switch}` is set here", origin=lost.off)
+    return Diagnostic(
+        code="AX010",
+        message=f"`{field}` of `{lost.stage}` has no effect: `{axis.switch}` {why}",
+        origin=lost.given,
+        notes=(
+            *((here,) if lost.off is not None else ()),
+            *(
+                Note(message=f"nor has that of `{other.stage}`", origin=other.off)
+                for other in others
+            ),
+        ),
+        help=f"write `{axis.switch}: true`, or leave `{field}` out",
+    )
+
+
+def _default(axis: Axis, option: str) -> object:
+    return next(item.default for item in dataclasses.fields(axis.options) if item.name == option)

@@ -49,8 +49,12 @@ class StageField:
 
     def reaches(self, stage: StagePipelineConfig) -> bool:
         """Whether a value for every stage is one for this stage."""
-        is_excluded = self.axis is not None and self.axis.name in stage.excludes
-        return stage.execution_type in self.fits and not is_excluded
+        return stage.execution_type in self.fits and self.refused_by(stage) is None
+
+    def refused_by(self, stage: StagePipelineConfig) -> str | None:
+        """Return why a stage cannot use it although its kind has it; `None` where it can."""
+        reason = None if self.axis is None else stage.excludes.get(self.axis.name)
+        return reason or stage.lacks.get(self.name)
 
     def check(self, value: object, place: Place, run: Run) -> object:
         """Build the typed value; `UNSET` when no annotation takes it.

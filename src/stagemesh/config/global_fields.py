@@ -23,6 +23,7 @@ from stagemesh.config.place import Place, Run
 from stagemesh.config.plain import plain
 from stagemesh.config.scope import Scope
 from stagemesh.config.tree import quoted
+from stagemesh.config.wide import refusing
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.pipeline import StagePipelineConfig
@@ -97,7 +98,7 @@ class _Reader:
         reached = [each for each in self._reached(field) if each.execution_type in given.kinds]
         if not reached and self._all:
             owners = _owners(field, self._scope.catalog.engines.values())
-            self._tell_useless(given, "; ".join([owners, *self._excluding(field)]))
+            self._tell_useless(given, "; ".join([owners, *refusing(field, self._started)]))
         place = Place(located=place_of(given).located)
         run = self._run
         for stage_id in [stage.stage_id for stage in reached] or [-1]:
@@ -116,13 +117,8 @@ class _Reader:
         if _is_of_kinds(field) and field.reaches(stage):
             return True
         engine = self._engines[stage.stage_id]
-        return engine is not None and field.name in hints(engine.options)
-
-    def _excluding(self, field: StageField) -> Iterator[str]:
-        """Say why stages of the right kind cannot have an axis all the same."""
-        for stage in self._started:
-            if field.axis is not None and field.axis.name in stage.excludes:
-                yield f"not of `{stage.model_stage}`: {stage.excludes[field.axis.name]}"
+        takes = engine is not None and field.name in hints(engine.options)
+        return takes and field.refused_by(stage) is None
 
     def _engine(self, stage: StagePipelineConfig) -> EngineSpec | None:
         """Return the engine of a stage, as far as it can be told before all is merged."""

@@ -14,6 +14,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.kernels import with_one_spelling
+from stagemesh.plan.lacking import without_lacking
 from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import model_args, sampling
@@ -84,7 +85,8 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
 def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleContext:
     """Decide what rules look at: axes, engines, places and edges."""
     pipeline = request.pipeline
-    settings = with_one_spelling(pipeline, request.settings, report)
+    settings = without_lacking(pipeline, request.settings, report)
+    settings = with_one_spelling(pipeline, settings, report)
     settings = passing_by(pipeline, settings, catalog.engines)
     said = {stage.stage_id: stage for stage in settings.stages}
     drafts = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import cast
 
 from stagemesh.config.check import hints
@@ -49,7 +50,7 @@ def sampling(
         kinds = [choice.spec.params, stage.params]
         origin = Origin(layer=Layer.PIPELINE, source=f"`sampling_constraints` of {whose}")
         forced = _checked(Sourced(value=forced, origin=origin), kinds, whose, report)
-        taken = _checked(given, kinds, whose, report)
+        taken = _checked(given, kinds, whose, report, stage.lacks)
     merged = constrained(taken, forced)
     for name, value in taken.items():
         replaced = merged[name] != plain(value) and not isinstance(merged[name], tuple | Mapping)
@@ -107,12 +108,24 @@ def by_key(lower: Mapping[str, object], upper: Mapping[str, object]) -> dict[str
 
 
 def _checked(
-    given: Sourced[object] | None, kinds: Iterable[type], whose: str, report: Report
+    given: Sourced[object] | None,
+    kinds: Iterable[type],
+    whose: str,
+    report: Report,
+    lacks: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, object]:
-    """Return the members that one of `kinds` has as a field, with the type that it asks for."""
+    """Return the members that one of `kinds` has as a field, with the type that it asks for.
+
+    `lacks` says of some why they mean nothing all the same.
+    """
     if given is None:
         return {}
-    annotations = {item.name: hints(kind)[item.name] for kind in kinds for item in fields(kind)}
+    annotations = {
+        item.name: hints(kind)[item.name]
+        for kind in kinds
+        for item in fields(kind)
+        if item.name not in lacks
+    }
     taken: dict[str, object] = {}
     for name, value in cast("Mapping[str, object]", given.value).items():
         if name not in annotations:
@@ -121,7 +134,7 @@ def _checked(
                     code="PL024",
                     message=f"{whose} knows no parameter `{name}`",
                     origin=given.at(name),
-                    help=did_you_mean(name, annotations),
+                    help=lacks.get(name) or did_you_mean(name, annotations),
                 )
             )
             continue

@@ -109,6 +109,9 @@ class StagePipelineConfig:
     """Whether it takes classifier-free guidance, where the checkpoint does not say."""
     excludes: Mapping[str, str] = field(default_factory=dict)
     """Axes that it cannot have although they fit its kind, each with the reason."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Stage fields and request parameters that nothing in it can use although its kind or its
+    engine takes them, each with the reason."""
     rank_axis: str | None = None
     """Axis that brings its ranks where no other does; on other stages it only reuses them."""
     loader: str | None = None

@@ -7,7 +7,7 @@ two pipelines made by one function: the whole one that is found from the checkpo
 
 The VAE as a stage of its own is a `diffusion` stage: the fields and the axis that are about VAEs
 belong to that kind. It has no denoising loop, so `vae_pp` brings its ranks, and the axes that cut a
-denoiser do not fit it.
+denoiser do not fit it. What a split stage lacks of its kind stands in `_lacks`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 from stagemesh.models.diffusers import _classes as classes
 from stagemesh.models.diffusers._components import DECODERS, DENOISERS, ENCODERS
+from stagemesh.models.diffusers._lacks import DENOISER_LACKS, ENCODER_LACKS, VAE_LACKS, PromptParams
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
     ANY_CLASS,
@@ -65,6 +66,8 @@ def _text_encoder() -> StagePipelineConfig:
         owns_tokenizer=True,
         engine_output_type="latent",
         weight_folders=ENCODERS,
+        lacks=ENCODER_LACKS,
+        params=PromptParams,
     )
 
 
@@ -77,6 +80,7 @@ def _denoiser() -> StagePipelineConfig:
         engine_output_type="latent",
         weight_folders=DENOISERS,
         excludes={"vae_pp": "the VAE is the stage `vae` here; give it `vae_pp`"},
+        lacks=DENOISER_LACKS,
     )
 
 
@@ -92,6 +96,7 @@ def _vae(output: str) -> StagePipelineConfig:
         weight_folders=DECODERS,
         is_guided=False,
         rank_axis="vae_pp",
+        lacks=VAE_LACKS,
         excludes={
             "tp": _NO_HEADS,
             "pp": _NO_HEADS,

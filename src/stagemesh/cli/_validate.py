@@ -39,7 +39,7 @@ def run(namespace: argparse.Namespace) -> int:
     if any(problem.is_error for problem in problems):
         show_diagnostics(problems, as_json=form == _JSON)
         return _WRONG_USAGE
-    files = tuple(_with_plan(file, catalog) for file in checked.files)
+    files = tuple(_planned(file, catalog) for file in checked.files)
     found = tuple(dict.fromkeys(each for file in files for each in file.diagnostics))
     if form == _JSON:
         show_json({"valid": all(map(_is_valid, files)), "files": list(map(_data, files))})
@@ -61,10 +61,24 @@ def _pipeline_of(model: str, catalog: Catalog) -> tuple[str | None, tuple[Diagno
     return loaded.pipeline.model_type, ()
 
 
+def _planned(file: CheckedFile, catalog: Catalog) -> CheckedFile:
+    """Ask the planner what it has against a file."""
+    if file.kind is FileKind.PLAN:
+        return _with_plan(file, catalog)
+    if not file.merged:
+        return file
+    from stagemesh.plan.file_findings import file_findings  # noqa: PLC0415  only of sound files
+
+    found = (
+        each
+        for whole in file.merged
+        for each in file_findings(whole.pipeline, whole.settings, catalog)
+    )
+    return replace(file, diagnostics=tuple(dict.fromkeys((*file.diagnostics, *found))))
+
+
 def _with_plan(file: CheckedFile, catalog: Catalog) -> CheckedFile:
     """A saved plan is planned again, as before it runs; this machine does not matter."""
-    if file.kind is not FileKind.PLAN:
-        return file
     from stagemesh.plan.saved import open_saved  # noqa: PLC0415  planning costs more than checking
 
     made = open_saved(file.opened or Path(file.path), None, catalog)
@@ -94,9 +108,9 @@ def _show(files: Sequence[CheckedFile], pipeline: str | None) -> None:
     if valid < len(files):
         return  # how to read on is told with what was found
     if pipeline is None and any(file.pipeline is None for file in files):
-        show_text("next: `--pipeline NAME` checks stages and edges too, not only the form")
+        show_text("next: `--pipeline NAME` checks stages, axes and edges too, not only the form")
     else:
-        show_text("next: `stagemesh plan MODEL` checks layouts, devices and memory as well")
+        show_text("next: `stagemesh plan MODEL` checks what the model, devices and flags decide")
 
 
 def _rows(files: Sequence[CheckedFile]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     known.add_argument(
         "--pipeline",
         metavar="NAME",
-        help="check stages and edges against this pipeline, where a file names none",
+        help="check stages, axes and edges against this pipeline, where a file names none",
     )
     known.add_argument(
         "--model", metavar="MODEL", help="the same, for the pipeline of this checkpoint"
@@ -34,7 +34,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 COMMAND = Command(
     name="validate",
-    summary="check deploy files, strategy files and saved plans, and tell every mistake",
+    summary="tell what deploy files, strategy files and saved plans show by themselves to be wrong",
     configure=_configure,
     run="stagemesh.cli._validate:run",
 )

@@ -1,8 +1,9 @@
 """Checks deploy and strategy files without any checkpoint.
 
 Where the pipeline is known, by the file's own word or by the caller's, stages, edges and the merged
-whole are checked against it; else the form alone is. A saved plan is recognised and left to the
-planner, which knows its form.
+whole are checked against it; else the form alone is. The merged whole of a sound file is kept for
+the planner, which knows what stages and engines take. A saved plan is recognised and left to it,
+too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog
@@ -22,8 +23,10 @@ from stagemesh.config.document import Document
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import named_model
 from stagemesh.config.opened import OpenedFile, open_file
+from stagemesh.config.patch import Patch
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.schema import StrategyFile
+from stagemesh.config.settings import Settings
 from stagemesh.config.settle import settle
 from stagemesh.config.stages import Stages
 from stagemesh.config.strategy import read_strategy
@@ -32,6 +35,9 @@ from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.pipeline import PipelineConfig
+
+_Whole: TypeAlias = tuple[PipelineConfig | None, list[Settings]]
+"""The pipeline of a file, where it is known, and what the file says in all for each platform."""
 
 _PLAN_KEYS: Final = ("version", "checkpoint")
 
@@ -48,6 +54,16 @@ class FileKind(Enum):
 
 
 @frozen
+class Merged:
+    """What a file says in all, on one platform."""
+
+    pipeline: PipelineConfig
+    """The pipeline that it was read for."""
+    settings: Settings
+    """Its values, each of its type."""
+
+
+@frozen
 class CheckedFile:
     """What was found in one file."""
 
@@ -59,6 +75,9 @@ class CheckedFile:
     """What it holds; `None` when it cannot be read."""
     pipeline: str | None = None
     """Pipeline that it was checked against; `None` where the form alone was checked."""
+    merged: tuple[Merged, ...] = field(default=(), repr=False)
+    """What it says where no section holds, and on each platform that it has a section for; nothing
+    where the form alone was checked, or is wrong."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """Everything found, warnings too."""
     documents: tuple[Document, ...] = ()
@@ -135,40 +154,51 @@ class _Checker:
         kind = kind_of(documents)
         if kind is FileKind.PLAN:
             return CheckedFile(path=opened.name, opened=opened, kind=kind)
-        pipeline = None
+        pipeline, wholes = None, list[Settings]()
         if kind is FileKind.DEPLOY:
-            pipeline = self._check_deploy(deploys, documents, run)
+            pipeline, wholes = self._check_deploy(deploys, documents, run)
         elif kind is FileKind.STRATEGY:
-            pipeline = self._check_strategy(documents[-1], run)
+            pipeline, wholes = self._check_strategy(documents[-1], run)
+        failed = any(found.is_error for found in run.findings)
         return CheckedFile(
             path=opened.name,
             opened=opened,
             kind=kind,
             pipeline=None if pipeline is None else pipeline.model_type,
+            merged=()
+            if failed or pipeline is None
+            else tuple(Merged(pipeline=pipeline, settings=each) for each in wholes),
             diagnostics=tuple(dict.fromkeys(run.findings)),
             documents=documents,
         )
 
     def _check_deploy(
         self, deploys: DeployFiles, documents: tuple[Document, ...], run: Run
-    ) -> PipelineConfig | None:
+    ) -> _Whole:
         """Check the file on its own and on every platform that it has a section for."""
         named = pipeline_named(documents)
         pipeline = self._pipeline if named is None else _pipeline(*named, self._catalog, run)
         if pipeline is not None and deploys.are_of_others(pipeline):
-            return pipeline
+            return pipeline, []
         read = read_deploy(documents, Stages(pipeline=pipeline), self._fields, run)
-        if pipeline is not None:
-            for platform in (None, *read.platforms):
-                settle(read.on(platform), pipeline, self._catalog, self._fields, run)
-        return pipeline
+        platforms = (None, *read.platforms)
+        return self._merged(pipeline, [read.on(platform) for platform in platforms], run)
 
-    def _check_strategy(self, document: Document, run: Run) -> PipelineConfig | None:
+    def _check_strategy(self, document: Document, run: Run) -> _Whole:
         whole = Run()  # an entry of a strategy is never spread over layers
         layered = dataclasses.replace(document, layer=Layer.STRATEGY)
-        read_strategy(layered, Stages(pipeline=self._pipeline), self._catalog.axes, whole)
+        stages = Stages(pipeline=self._pipeline)
+        patches = list(read_strategy(layered, stages, self._catalog.axes, whole))
         run.findings.extend(whole.findings)
-        return self._pipeline
+        return self._merged(self._pipeline, [patches], run)
+
+    def _merged(
+        self, pipeline: PipelineConfig | None, layers: Iterable[list[Patch]], run: Run
+    ) -> _Whole:
+        if pipeline is None:
+            return None, []
+        wholes = [settle(each, pipeline, self._catalog, self._fields, run) for each in layers]
+        return pipeline, wholes
 
 
 def kind_of(documents: tuple[Document, ...]) -> FileKind | None:

@@ -44,6 +44,14 @@ def check_stack(stack: Stack, report: Report) -> bool:
     return is_counted
 
 
+def lasting_findings(stack: Stack) -> Iterator[Diagnostic]:
+    """Tell what stands against a stage's axes whatever checkpoint, devices and flags come yet."""
+    yield from _misfits(stack)
+    stack = replace(stack, axes=tuple(item for item in stack.axes if stack.fits(item)))
+    yield from _excluded_pairs(stack)
+    yield from _field_conflicts(stack)
+
+
 def rule_findings(
     stack: Stack, item: StackedAxis, skip: Callable[[str], None]
 ) -> Iterable[Finding]:

@@ -1,0 +1,50 @@
+"""What a file shows by itself to be wrong, by the planner's own rules: no checkpoint, no devices.
+
+Engines and their options, fields of other kinds of stage, parameters of requests and of the model,
+axes that do not fit, and connectors of edges are decided by the file and the pipeline. How many
+ranks there are, what fits a device and what an option needs may depend on what else is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.settings import Settings, StageSettings
+from stagemesh.plan.causes import one_for_each_cause
+from stagemesh.plan.checks import lasting_findings
+from stagemesh.plan.edges import effective_async_chunk, plan_edges
+from stagemesh.plan.engine import choose_engine
+from stagemesh.plan.kernels import with_one_spelling
+from stagemesh.plan.lacking import without_lacking
+from stagemesh.plan.params import model_args, sampling
+from stagemesh.plan.report import Report
+from stagemesh.plan.stack import stack_of
+from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+
+def file_findings(
+    pipeline: PipelineConfig, settings: Settings, catalog: Catalog
+) -> tuple[Diagnostic, ...]:
+    """Hold what a sound file says against its pipeline."""
+    report = Report()
+    settings = without_lacking(pipeline, settings, report)
+    settings = with_one_spelling(pipeline, settings, report)
+    for stage, said in zip(pipeline.stages, settings.stages, strict=True):
+        _check_stage(stage, said, catalog, report)
+    chunks = effective_async_chunk(pipeline, settings, report)
+    plan_edges(pipeline, settings, catalog.connectors, async_chunk=chunks, report=report)
+    return one_for_each_cause(report.diagnostics)
+
+
+def _check_stage(
+    stage: StagePipelineConfig, said: StageSettings, catalog: Catalog, report: Report
+) -> None:
+    stack = stack_of(stage, said, StageFacts(), catalog.axes)
+    report.add(*lasting_findings(stack))
+    said = replace(said, fields=stack.all_fields)
+    choice = choose_engine(stage, said, catalog.engines, report)
+    model_args(stage, said, report)
+    sampling(stage, said, choice, report)

@@ -1,0 +1,136 @@
+"""`validate` tells all that a file and its pipeline decide, in the planner's own words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from stagemesh.cli._main import main
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.make import make
+from stagemesh.spec.diagnostic import Diagnostic
+from tests.models.diffusers.published import HOST
+
+FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
+OMNI: Final = "qwen2_5_omni"
+SPLIT: Final = "flux_split"
+MODELS: Final = {OMNI: FIXTURES / OMNI, SPLIT: FIXTURES / "diffusers" / "flux"}
+CASES: Final[Sequence[tuple[str, Mapping[str, object], list[str]]]] = [
+    (OMNI, {"stage_id": 0, "engine": "nope"}, ["PL020"]),
+    (OMNI, {"stage_id": 2, "engine": "ar"}, ["PL021"]),
+    (OMNI, {"stage_id": 2, "block_size": 3}, ["PL022"]),
+    (OMNI, {"stage_id": 0, "vae_use_tiling": True}, ["PL027"]),
+    (OMNI, {"stage_id": 0, "ulysses_degree": 2}, ["AX020"]),
+    (OMNI, {"stage_id": 0, "default_sampling_params": {"foo": 1}}, ["PL024"]),
+    (OMNI, {"stage_id": 0, "default_sampling_params": {"top_p": "a"}}, ["CF012"]),
+    (OMNI, {"stage_id": 0, "additional_config": {"foo": 1}}, ["PL024"]),
+    (OMNI, {"stage_id": 0, "output_connectors": {"to_stage_1": "nope"}}, ["PL031"]),
+    (SPLIT, {"stage_id": 2, "cfg_parallel_size": 2}, ["AX020"]),
+    (SPLIT, {"stage_id": 2, "lora_path": "/a"}, ["PL027"]),
+    (SPLIT, {"stage_id": 2, "default_sampling_params": {"eta": 1}}, ["PL024"]),
+]
+"""A pipeline, the entry of a stage, and what is wrong with it."""
+
+
+def validated(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[Mapping[str, Any]]:
+    """What is found in one file."""
+    main(["validate", *map(str, arguments), "--json"])
+    [file] = json.loads(capsys.readouterr().out)["files"]
+    assert file["valid"] is not any(each["severity"] == "error" for each in file["diagnostics"])
+    found: list[Mapping[str, Any]] = file["diagnostics"]
+    return found
+
+
+def planned(model: str, deploy: Path) -> tuple[Diagnostic, ...]:
+    """What planning finds in it."""
+    inputs = PlanInputs(model=str(MODELS[model]), deploy_config=str(deploy), devices="8xH200")
+    return make(inputs, HOST).diagnostics
+
+
+@pytest.mark.parametrize(("pipeline", "entry", "codes"), CASES)
+def test_a_file_is_told_what_planning_would_tell(
+    pipeline: str,
+    entry: Mapping[str, object],
+    codes: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the same rules, so in the same words and at the same place."""
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(json.dumps({"pipeline": pipeline, "stages": [entry]}), encoding="utf-8")
+    found = validated(capsys, deploy)
+    assert [each["code"] for each in found] == codes
+    told = planned(pipeline, deploy)
+    assert [each["message"] for each in found] == [each.message for each in told]
+    assert [each["help"] for each in found] == [each.help for each in told]
+
+
+def test_every_section_for_a_platform_is_held_against_the_pipeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those that do not hold here; what all have in common is told once."""
+    deploy = tmp_path / "deploy.yaml"
+    section = {"stages": [{"stage_id": 0, "vae_use_tiling": True}]}
+    value = {
+        "pipeline": OMNI,
+        "stages": [{"stage_id": 2, "block_size": 3}],
+        "platforms": {"cuda": section, "rocm": {"stages": [{"stage_id": 1, "engine": "nope"}]}},
+    }
+    deploy.write_text(json.dumps(value), encoding="utf-8")
+    assert [each["code"] for each in validated(capsys, deploy)] == ["PL022", "PL027", "PL020"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "codes"),
+    [
+        ({"text_encoder": ["sp_ulysses"]}, ["AX020"]),
+        ({"vae": ["tp"], "denoiser": ["vae_pp"]}, ["AX020", "AX020"]),
+        ({"denoiser": ["tp", "sp_ulysses"], "vae": ["vae_pp"]}, []),
+    ],
+)
+def test_axes_of_a_strategy_have_to_fit_their_stages(
+    axes: Mapping[str, list[str]],
+    codes: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """How many ranks they make together is a matter of the plan."""
+    entries = {stage: [{"axis": each, "size": 2} for each in all_] for stage, all_ in axes.items()}
+    strategy = tmp_path / "strategy.yaml"
+    strategy.write_text(json.dumps({"strategies": entries}), encoding="utf-8")
+    found = validated(capsys, strategy, "--pipeline", SPLIT)
+    assert [each["code"] for each in found] == codes
+    assert validated(capsys, strategy) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"stage_id": 0, "vae_patch_parallel_size": 2},
+        {"stage_id": 0, "cache_config": {"a": 1}},
+        {"stage_id": 0, "numa_bind_nodes": [0]},
+        {"stage_id": 0, "devices": "0,1"},
+        {"stage_id": 0, "ulysses_mode": "strict"},
+    ],
+)
+def test_what_flags_and_strategies_may_add_is_not_missed(
+    entry: Mapping[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More ranks, or the option that another one needs."""
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(json.dumps({"pipeline": "flux", "stages": [entry]}), encoding="utf-8")
+    assert validated(capsys, deploy) == []
+
+
+def test_a_malformed_file_is_not_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the engine that was meant, options would be called wrong that are not."""
+    deploy = tmp_path / "deploy.yaml"
+    entry = {"stage_id": 2, "engine": 3, "block_size": 3}
+    deploy.write_text(json.dumps({"pipeline": OMNI, "stages": [entry]}), encoding="utf-8")
+    assert [each["code"] for each in validated(capsys, deploy)] == ["CF012"]

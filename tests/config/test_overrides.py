@@ -60,6 +60,7 @@ def test_null_clears_what_the_file_said(speech: Speech) -> None:
         ('{"00": {}}', "CF020 --stage-overrides: no stage `00` in this pipeline"),
         ('{"\u0660": {}}', "CF020 --stage-overrides: no stage `\u0660` in this pipeline"),
         (f'{{"{"9" * 5000}": {{}}}}', "CF020 --stage-overrides: no stage `9999"),
+        ('{"stages": [{"stage_id": 0}]}', "CF020 --stage-overrides: no stage `stages` in this"),
         ('{"tlker": {}}', "CF020 --stage-overrides: no stage `tlker` in this pipeline"),
         (
             '{"0": {}, "thinker": {"devices": "x"}}',

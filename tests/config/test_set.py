@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -206,6 +207,39 @@ def test_an_override_and_a_set_value_must_agree(speech: Speech) -> None:
     (found,) = speech.load(overrides=overrides, set_values=("0.max_num_seqs=4",)).diagnostics
     assert (found.code, str(found.notes[0].origin)) == ("CF067", "stage_overrides")
     assert found.message == "`thinker.max_num_seqs` is `4` here and `3` elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("given", "codes"),
+    [
+        ({"set_values": ("a.seed=1", "b.seed=2")}, 2),
+        (
+            {"set_values": ("a.tp=2", "b.tp=4"), "overrides": {"c": {"seed": 1}, "d": {"seed": 2}}},
+            4,
+        ),
+        (
+            {
+                "deploy": "stages: [{stage_id: 7, env: {A: b}, extra: {a: 1}},"
+                " {stage_id: 8, env: {A: c}, extra: {a: {b: 1}}}]"
+            },
+            2,
+        ),
+        (
+            {
+                "deploy": "stages: [{stage_id: 7, tensor_parallel_size: 2}]",
+                "strategy": "strategies: {a: [{axis: tp, size: 4}]}",
+                "set_values": ("b.tp=8",),
+            },
+            3,
+        ),
+    ],
+)
+def test_stages_that_are_not_there_contradict_nobody(
+    speech: Speech, given: Mapping[str, Any], codes: int
+) -> None:
+    """They are not one stage because none of them is any."""
+    loaded = speech.load(**given)
+    assert [found.code for found in loaded.diagnostics] == ["CF020"] * codes
 
 
 def test_of_an_unknown_model_only_the_form_is_judged(speech: Speech) -> None:

@@ -23,7 +23,7 @@ from stagemesh.config.global_fields import read_global_fields
 from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.config.launch import NO_STAGE, LaunchOptions
 from stagemesh.config.overrides import agreeing, find_stage, read_overrides, read_set
-from stagemesh.config.patch import Patch, patches_of
+from stagemesh.config.patch import Patch, of_stages, patches_of
 from stagemesh.config.place import Run
 from stagemesh.config.scope import Scope
 from stagemesh.config.settings import Sourced
@@ -61,7 +61,7 @@ def read_command_line(
     launch = _launch(given[Level.LAUNCH], scope.stages, run)
     if (sampling := start.get("default_sampling_params")) is not None:
         entries += read_sampling(sampling, scope, run)
-    entries = agreeing(entries, scope.stages, run)
+    entries = agreeing(of_stages(entries), scope.stages, run)
     only = launch[_STAGE].value if _STAGE in launch else None
     only = None if only is UNSET else only
     fields = read_global_fields(given[Level.STAGE], scope, [*files, *entries], only, run)

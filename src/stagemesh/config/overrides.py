@@ -40,7 +40,7 @@ def read_overrides(document: Document, scope: Scope, run: Run) -> list[Patch]:
     for stage, place, entry in by_stage(document.value, Place(located=document), scope, run):
         if isinstance(entry, Mapping):
             patches += read_typed_entry(entry, place, stage, scope, run)
-        else:
+        elif stage is not None:
             wrong_type(entry, place, run, "a mapping of stage fields")
     return patches
 

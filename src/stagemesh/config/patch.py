@@ -16,6 +16,9 @@ from stagemesh.spec.origin import Origin
 NULL_IS_A_VALUE: Final = "null is a value"
 """Goes into `Annotated`: for this field `null` says something, and clears nothing."""
 
+NO_STAGE: Final = -1
+"""Stage of what was said about one that is not there: it is checked, and then means nothing."""
+
 
 @frozen
 class Patch:
@@ -45,6 +48,11 @@ class Patch:
     def clears(self) -> bool:
         """Whether it takes back what lower layers say."""
         return self.value is None and not self.keeps_null and self.took is None
+
+
+def of_stages(patches: Iterable[Patch]) -> Iterator[Patch]:
+    """Return the patches but for those of stages that are not there."""
+    return (patch for patch in patches if patch.stage_id != NO_STAGE)
 
 
 def taken_back(patches: Iterable[Patch], origin: Origin) -> list[Patch]:

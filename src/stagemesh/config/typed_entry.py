@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from stagemesh.config.check import checker, hints, unknown_key, wrong_type
 from stagemesh.config.entries import axis_patches, read_stage
-from stagemesh.config.patch import Patch
+from stagemesh.config.patch import NO_STAGE, Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import Size
 from stagemesh.config.scope import Scope
@@ -33,7 +33,7 @@ def read_typed_entry(
     run: Run,
 ) -> Iterator[Patch]:
     """Read the fields of one stage; what is wrong goes to `run`."""
-    stage_id = -1 if stage is None or scope.stages.pipeline is None else stage.stage_id
+    stage_id = NO_STAGE if stage is None or scope.stages.pipeline is None else stage.stage_id
     fields: dict[str | int, object] = {}
     for name, value in _meant(entry, place, stage, scope, run).items():
         axis = None if name in scope.fields else scope.catalog.axes.get(str(name))
@@ -62,10 +62,12 @@ def _meant(
 ) -> Mapping[str | int, object]:
     """Put the field that each alias of the pipeline means in its place."""
     meant = {name: value for name, value in entry.items() if name not in scope.aliases}
+    if stage is None:  # it may have been any
+        return meant
     for name in (each for each in entry if each in scope.aliases):
         owner, field = scope.aliases[str(name)]
         here = place.child(name)
-        if stage is None or stage.model_stage != owner:
+        if stage.model_stage != owner:
             message = f"{here.name} means `{owner}.{field}`, and stands at another stage"
             run.tell("CF063", message, here.key_origin, f"move it to `{owner}`")
         elif field not in entry:

@@ -278,6 +278,13 @@ CASES: Final = (
         words=("`denoiser.text_encoder_tp_size`", "move it to `text_encoder`"),
     ),
     Case(
+        name="T65 at a stage that is not there, that alone is told",
+        line="--set decoder.text_encoder_tp_size=4",
+        model="split",
+        codes=("CF020",),
+        words=("`decoder`",),
+    ),
+    Case(
         name="T65 a stage that is not started has no use for it",
         line=f"--stage-id 1 {MASTER}",
         alias="4",

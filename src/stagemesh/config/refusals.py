@@ -8,8 +8,9 @@ from typing import Final
 
 from stagemesh.config.check import hints, unknown_key
 from stagemesh.config.place import Place, Run
-from stagemesh.config.schema import STAGE_KEY, DeployFile
+from stagemesh.config.schema import STAGE_KEY, DeployFile, device_list
 from stagemesh.config.tree import quoted
+from stagemesh.config.written import HIDDEN, written
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 _NESTED: Final = frozenset({"engine_args", "runtime", "parallel_config", "model_config"})
@@ -25,6 +26,8 @@ _IDLE: Final[Mapping[str, str]] = {
     "default_pooling_params": "no kind of stage pools embeddings; leave it out",
 }
 """Keys that mean something elsewhere and nothing here, with the reason."""
+
+_DEVICES: Final = "devices"
 
 _TOPOLOGY: Final = frozenset(
     item.name for kind in (StagePipelineConfig, PipelineConfig) for item in dataclasses.fields(kind)
@@ -72,5 +75,7 @@ def _tell_nested(name: str, value: object, place: Place, run: Run) -> None:
 
 def flat_field(name: object, value: object) -> str:
     """Show a field as it would be written in an entry."""
-    shown = "..." if isinstance(value, Mapping | tuple) else quoted(value)[1:-1]
-    return f"`{name}: {shown}`"
+    devices = device_list(value) if name == _DEVICES else None
+    value = value if devices is None else devices
+    shown = HIDDEN if isinstance(value, Mapping | tuple) else written(value)
+    return f"`{written(str(name))}: {shown}`"

@@ -21,11 +21,17 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 
 
-def _as_device_list(value: object) -> str | None:
+def device_list(value: object) -> str | None:
+    """Return the text for ids that were given as numbers; `None` where they are none."""
     items = value if isinstance(value, list | tuple) else (value,)
     if items and all(type(item) is int and item >= 0 for item in items):
-        return f'write `"{",".join(map(str, items))}"`'
+        return ",".join(map(str, items))
     return None
+
+
+def _as_device_list(value: object) -> str | None:
+    text = device_list(value)
+    return None if text is None else f'write `"{text}"`'
 
 
 DeviceList: TypeAlias = Annotated[

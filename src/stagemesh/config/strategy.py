@@ -14,6 +14,7 @@ from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import StrategyEntry, StrategyFile
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
+from stagemesh.config.written import HIDDEN, written
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
 from stagemesh.spec.frozen import frozen
@@ -94,7 +95,7 @@ def read_stacks(
 
 def _rewrite(given: Mapping[str | int, object]) -> str:
     """Say how a file without its root is written: its own stages below that, where they fit."""
-    inner = ", ".join(f"{key}: {_flow(value)}" for key, value in given.items()) or _EXAMPLE
+    inner = ", ".join(f"{written(key)}: {_flow(value)}" for key, value in given.items()) or _EXAMPLE
     if len(inner) > _REWRITE:
         inner = _EXAMPLE
     return f"put `{_ROOT}` above the stages: `{_ROOT}: {{{inner}}}`"
@@ -102,10 +103,12 @@ def _rewrite(given: Mapping[str | int, object]) -> str:
 
 def _flow(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{written(key)}: {_flow(part)}" for key, part in value.items()) + "}"
+        )
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    return "..." if value is UNSET else quoted(value)[1:-1]  # it was told, and cannot be shown
+    return HIDDEN if value is UNSET else written(value)  # what was refused was told
 
 
 def _patches(stage_id: int, entry: Entry) -> Iterator[Patch]:

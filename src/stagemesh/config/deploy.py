@@ -174,7 +174,8 @@ class DeployPatches:
         here = section.child(key)
         patches = self._sections.setdefault(platform, [])
         if key not in hints(PlatformSection):
-            unknown_key(key, section, self._run, hints(PlatformSection))
+            if not tell_refused(str(key), value, here, self._run):
+                unknown_key(key, section, self._run, hints(PlatformSection))
         elif key in self._fields:
             patches += self._for_every_stage(self._fields[str(key)], value, here)
         elif key in hints(DeployFile) and key != "stages":

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from stagemesh.config.check import wrong_type
+from stagemesh.config.check import hints, wrong_type
 from stagemesh.config.document import Document, Source, read_yaml
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Nowhere, Place, Run
+from stagemesh.config.schema import STAGE_KEY, DeployFile, StrategyFile
 from stagemesh.config.scope import Scope
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import Path, leading_zero, path_text, quoted
@@ -136,7 +137,10 @@ def find_stage(
         run.tell("CF022", f"stage `{key}` must be given as text", place.key_origin, help_text)
     elif stage is None:
         message = f"no stage {quoted(key)} in this pipeline"
-        run.tell("CF020", message, place.key_origin, stages.help_for(key))
+        help_text = stages.help_for(key)
+        if key in {STAGE_KEY, *hints(DeployFile), *hints(StrategyFile)}:
+            help_text = f"a key here is the name or the number of a stage; {stages.listed}"
+        run.tell("CF020", message, place.key_origin, help_text)
     return stage
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from stagemesh.config.check import hints, unknown_key
+from stagemesh.config.fields import StageField
 from stagemesh.config.place import Place, Run
-from stagemesh.config.schema import STAGE_KEY, DeployFile, device_list
+from stagemesh.config.schema import STAGE_KEY, DeployFile, StrategyFile, device_list
 from stagemesh.config.tree import quoted
 from stagemesh.config.written import HIDDEN, written
+from stagemesh.spec.axis import SIZE
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 _NESTED: Final = frozenset({"engine_args", "runtime", "parallel_config", "model_config"})
@@ -35,16 +37,45 @@ _TOPOLOGY: Final = frozenset(
 """What the declaration of a pipeline holds."""
 
 
+STRATEGY_FILE: Final = "give a strategy file as `--strategy-config`, in Python `strategy_config`"
+"""Where what a strategy file holds belongs."""
+DEPLOY_FILE: Final = "give a deploy file as `--deploy-config`, in Python `deploy_config`"
+"""Where what a deploy file holds belongs."""
+
+
 def tell_no_stage_field(
-    name: str | int, value: object, container: Place, run: Run, known: Iterable[str]
+    name: str | int,
+    value: object,
+    container: Place,
+    run: Run,
+    fields: Mapping[str, StageField],
+    others: Iterable[str] = (),
 ) -> None:
-    """Say why `name` is no field of the stage that `container` is the entry of."""
+    """Say why `name` is no field of the stage that `container` is the entry of.
+
+    `others` may stand there beside the fields.
+    """
     here = container.child(name)
-    if name in hints(DeployFile):
+    if name == STAGE_KEY:
+        message = f"unknown key {quoted(name)} in {container.name}"
+        help_text = "the key around it says which stage is meant; leave it out"
+        run.tell("CF010", message, here.key_origin, help_text)
+    elif name in hints(DeployFile):
         message = f"{quoted(name)} is a field of the whole pipeline"
         run.tell("CF025", message, here.key_origin, "write it at the root of the deploy file")
+    elif (field := _field_of_axis(str(name), fields)) is not None:
+        message = f"unknown key {quoted(name)} in {container.name}"
+        help_text = f"`{name}` is an axis: write `{field}`, or an entry of a strategy file"
+        run.tell("CF010", message, here.key_origin, help_text)
     elif not tell_refused(str(name), value, here, run):
-        unknown_key(name, container, run, known)
+        unknown_key(name, container, run, [*fields, *others])
+
+
+def _field_of_axis(name: str, fields: Mapping[str, StageField]) -> str | None:
+    """Return the field that lays an axis of that name over a stage, if there is one."""
+    axes = (each.axis for each in fields.values() if each.axis is not None)
+    axis = next((each for each in axes if each.name == name), None)
+    return None if axis is None else axis.field_for(SIZE) or axis.switch
 
 
 def tell_refused(name: str, value: object, place: Place, run: Run) -> bool:
@@ -57,6 +88,9 @@ def tell_refused(name: str, value: object, place: Place, run: Run) -> bool:
     elif name in _IDLE:
         message = f"{quoted(name)} has no effect on any stage"
         run.tell("CF028", message, place.key_origin, _IDLE[name])
+    elif name in hints(StrategyFile):
+        message = f"{quoted(name)} is what a strategy file holds"
+        run.tell("CF029", message, place.key_origin, STRATEGY_FILE)
     elif name in _TOPOLOGY:
         message = f"{quoted(name)} is no setting: the pipeline holds the topology"
         help_text = "leave it out; `pipeline:` at the root of the file chooses another pipeline"

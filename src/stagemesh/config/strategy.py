@@ -11,7 +11,8 @@ from stagemesh.config.document import Document
 from stagemesh.config.entries import axis_patches
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
-from stagemesh.config.schema import StrategyEntry, StrategyFile
+from stagemesh.config.refusals import DEPLOY_FILE
+from stagemesh.config.schema import DeployFile, StrategyEntry, StrategyFile
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
 from stagemesh.config.written import HIDDEN, written
@@ -77,10 +78,15 @@ def read_stacks(
     """Read a strategy file into stacks; what is wrong goes to `run`."""
     root = Place(located=document)
     if _ROOT not in document.value:
-        run.tell("CF011", f"`{_ROOT}` is missing", root.origin, _rewrite(document.value))
+        is_deploy = any(_is_of_deploy(key, stages) for key in document.value)
+        help_text = DEPLOY_FILE if is_deploy else _rewrite(document.value)
+        run.tell("CF011", f"`{_ROOT}` is missing", root.origin, help_text)
         return []
     for key in document.value:
-        if key != _ROOT:
+        if key in hints(DeployFile):
+            message = f"{quoted(key)} is what a deploy file holds"
+            run.tell("CF029", message, root.child(key).key_origin, DEPLOY_FILE)
+        elif key != _ROOT:
             unknown_key(key, root, run, hints(StrategyFile))
     given, place = document.value[_ROOT], root.child(_ROOT)
     if not isinstance(given, Mapping):
@@ -91,6 +97,11 @@ def read_stacks(
         reader.stack(name, stack, place.child(name, label=str(name)))
         for name, stack in given.items()
     ]
+
+
+def _is_of_deploy(key: str | int, stages: Stages) -> bool:
+    """Whether a key is one of a deploy file's root, and no stage that was written without root."""
+    return key in hints(DeployFile) and (stages.pipeline is None or stages.named(str(key)) is None)
 
 
 def _rewrite(given: Mapping[str | int, object]) -> str:

@@ -13,12 +13,13 @@ from stagemesh.config.check import checker, hints, unknown_key, wrong_type
 from stagemesh.config.entries import axis_patches, read_stage
 from stagemesh.config.patch import NO_STAGE, Patch
 from stagemesh.config.place import Place, Run
+from stagemesh.config.refusals import tell_no_stage_field
 from stagemesh.config.schema import Size
 from stagemesh.config.scope import Scope
 from stagemesh.config.strategy import policy_of
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import ENABLED, SIZE, Axis
-from stagemesh.spec.diagnostic import Diagnostic, Severity, nearest
+from stagemesh.spec.diagnostic import Diagnostic, Severity
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -37,20 +38,13 @@ def read_typed_entry(
     fields: dict[str | int, object] = {}
     for name, value in _meant(entry, place, stage, scope, run).items():
         axis = None if name in scope.fields else scope.catalog.axes.get(str(name))
-        if axis is None and _means_axis(str(name), scope):
-            unknown_key(name, place, run, [*scope.fields, *scope.catalog.axes])
+        if axis is None and name not in scope.fields:
+            tell_no_stage_field(name, value, place, run, scope.fields, scope.catalog.axes)
         elif axis is None:
             fields[name] = value
         elif value is not UNSET:
             yield from _axis(axis, value, place.child(name), stage_id, run)
     yield from read_stage(fields, place, stage_id, scope.fields, run)
-
-
-def _means_axis(name: str, scope: Scope) -> bool:
-    """Whether a name that is none is near that of an axis, rather than that of a field."""
-    return name not in scope.fields and nearest(name, [*scope.fields, *scope.catalog.axes]) in (
-        scope.catalog.axes
-    )
 
 
 def _meant(

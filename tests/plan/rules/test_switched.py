@@ -266,7 +266,7 @@ def test_what_is_typed_in_one_command_is_not_taken_back_by_it(line: str, tmp_pat
     """A flag of all stages is lost to `--set` no more silently than to another flag."""
     made = made_from(tmp_path, line, model="picture")
     assert codes_of(made) == ["PL150"], text_of(made)
-    assert planned(made)
+    assert planned(made).stages
 
 
 def test_what_the_root_says_counts_where_one_stage_acts_on_it(toy: Toy) -> None:

@@ -53,7 +53,9 @@ def open_saved(file: Path | OpenedFile, host: Host | None, catalog: Catalog | No
     else:
         message = f"the checkpoint {quoted(plan.checkpoint.path)} of the plan is no absolute path"
         found.append(Diagnostic(code="PL046", message=message, origin=origin, help=_AGAIN))
-    return Made(plan=None if found else plan, diagnostics=tuple(found), documents=(), loaded=loaded)
+    if found:  # what was loaded now is not what the file tells of, and no answer comes from it
+        return _refused(*found)
+    return Made(plan=plan, diagnostics=(), documents=(), loaded=loaded)
 
 
 def read_plan(opened: OpenedFile) -> Plan | tuple[Diagnostic, ...]:

@@ -257,8 +257,22 @@ def test_what_was_said_is_known_before_there_is_a_plan(tmp_path: Path) -> None:
     assert made.plan is None
     assert words("0.tp", made)[0] == ("strategy file", "strategy_config", 5, "wins")
     assert story("thinker.tp", made).needs[-1].endswith(": 1, 2, 3, 4, 6, 12")
-    assert words("thinker.max_num_seqs", made)[1][2] == 4
-    assert story("thinker.ring_degree", made).value == 1
+    assert [word[2] for word in words("thinker.max_num_seqs", made)] == [6, 4]
+    assert asked("thinker.ring_degree", made) is None
+    assert asked("session_mode", made) is None
+
+
+def test_a_value_taken_back_is_not_told_without_a_plan(tmp_path: Path) -> None:
+    """What holds instead is the default of an engine that is not chosen yet."""
+    strategy = {"strategies": {"thinker": [{"axis": "tp", "size": 5}]}}
+    cleared = {"thinker": {"max_num_seqs": None}}
+    given = inputs(tmp_path, strategy_config=strategy, stage_overrides=cleared)
+    made = make(given, HOST, TOYS)
+    assert [word[2:] for word in words("thinker.max_num_seqs", made)] == [
+        (None, "clears"),
+        (4, "overridden"),
+    ]
+    assert story_text(story("thinker.max_num_seqs", made)).startswith("thinker.max_num_seqs   (")
 
 
 def test_nothing_is_known_where_nothing_could_be_read(tmp_path: Path) -> None:

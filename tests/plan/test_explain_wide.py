@@ -272,7 +272,7 @@ def test_without_a_plan_what_was_said_is_told(made: Made) -> None:
     assert made.loaded is not None
     alone = replace(made, plan=None)
     assert words("connectors.shm.name", alone) == [("deploy.yaml:7:15", "SharedMemoryConnector")]
-    assert words("cuda_mps", alone) == [("default", False)]
+    assert story("cuda_mps", alone) is None
     assert instead("thinker.max_num_seq", alone) == "did you mean `thinker.max_num_seqs`?"
     assert story("thinker.nonsense", alone) is None
     assert story("launch", alone) is None

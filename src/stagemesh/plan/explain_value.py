@@ -34,6 +34,8 @@ _OVERRIDDEN: Final = "overridden"
 _CLEARS: Final = "clears"
 _DEFAULT: Final = "default"
 _GIVES_WAY: Final = "gives way"
+NO_PLAN: Final = "there is no plan"
+"""Why nothing can be said but what was given."""
 _FORCED: Final = "what the model does not let go of"
 _LAYERS: Final[Mapping[str, str]] = {
     _DEFAULT: _DEFAULT,
@@ -91,13 +93,18 @@ class ValueStory:
     needs: tuple[str, ...]
     """What it has to meet."""
     goes_to: str
-    """Who acts on it."""
+    """Who acts on it; empty for a value of a stage without a plan, whose engine is not known."""
+    is_planned: bool = True
+    """Whether it is known what holds; else there is no plan, and this is what was given for it."""
 
 
 def explain_value(
     subject: Subject, record: Record, made: Made, catalog: Catalog
 ) -> ValueStory | None:
-    """Tell the story of one value; `None` when there is no such value."""
+    """Tell the story of one value; `None` when there is no such value.
+
+    Without a plan that is what was given for it: what holds instead of it is not decided yet.
+    """
     value = record.values(subject.stage).get(subject.path)
     axis = _axis(subject, catalog)
     written = subject.path.removeprefix(f"{AXES}.").removesuffix(f".{SIZE}")
@@ -114,7 +121,8 @@ def explain_value(
     own = None if doc is None else _own(doc.declarations, stage)
     said = [] if value is None else [value, *value.superseded]
     held = record.held(subject.stage).get(subject.path, UNSET)
-    words = tuple(_words(said, own, stage, subject.path, held))
+    is_known = _is_known(subject, record)
+    words = tuple(_words(said, own if is_known else None, stage, subject.path, held))
     return ValueStory(
         path=subject.shown,
         topic=_topic(subject.path, axis) or (written if doc is None else doc.path),
@@ -123,7 +131,8 @@ def explain_value(
         doc="" if own is None else own.doc,
         words=words,
         needs=() if axis is None else tuple(_needs(axis, subject, made, catalog)),
-        goes_to=_goes_to(subject.path, stage, catalog) if stage is not None else _wide_to(wide),
+        goes_to=_wide_to(wide) if subject.stage is None else _goes_to(subject.path, stage, catalog),
+        is_planned=is_known,
     )
 
 
@@ -144,15 +153,19 @@ def members_of(subject: Subject, record: Record) -> Mapping[str, ValuePlan]:
 def story_text(story: ValueStory, width: int | None = None) -> str:
     """Render the story of a value."""
     kind = f"   ({story.type})" if story.type else ""
+    is_known = not story.words or any(word.verdict == _WINS for word in story.words)
+    holds = f" = {value_text(story.value)}" if is_known else ""
     blocks = [
-        wrapped(f"{story.path} = {value_text(story.value)}{kind}", width),
+        wrapped(f"{story.path}{holds}{kind}", width),
         wrapped(story.doc, width),
     ]
     rows = [("layer", "place", "value", "")]
     rows += [(word.layer, word.place, value_text(word.value), word.verdict) for word in story.words]
     blocks.append(list(table(rows, width, headed=True)) if story.words else ["nobody gives it"])
     facts = [("needs", need) for need in story.needs]
-    blocks.append(list(table([*facts, ("goes to", story.goes_to)], width)))
+    facts += [("goes to", story.goes_to)] if story.goes_to else []
+    facts += [] if story.is_planned else [("holds", f"not yet: {NO_PLAN}, this is what was given")]
+    blocks.append(list(table(facts, width)))
     return "\n\n".join("\n".join(block) for block in blocks if block != [""]) + "\n"
 
 
@@ -161,12 +174,16 @@ def _is_here(doc: FieldDoc, subject: Subject, record: Record) -> bool:
 
     A plan has every value of the pipeline; and a mapping with free names has what was given alone.
     """
-    if doc.is_member:
+    if doc.is_member or not _is_known(subject, record):
         return False
     if subject.stage is None:
-        return doc.is_common and (not record.wide or is_of_connector(subject.path, record))
-    stage = record.stages.get(subject.stage)
-    return bool(doc.kinds) if stage is None else stage.execution_type in doc.kinds
+        return doc.is_common and is_of_connector(subject.path, record)
+    return record.stages[subject.stage].execution_type in doc.kinds
+
+
+def _is_known(subject: Subject, record: Record) -> bool:
+    """Whether it is known what holds: by the plan, or by the connector that a file names."""
+    return record.is_planned or (subject.stage is None and is_of_connector(subject.path, record))
 
 
 def _wide_to(wide: WideDoc | None) -> str:
@@ -198,7 +215,7 @@ def _words(
 ) -> Iterator[Word]:
     """What the layers say, highest first; the field's own default is the last word.
 
-    The first of them wins; where that is a `null` that takes back the others, the last one does.
+    The first of them wins; where that is a `null` that takes back the others, a default does.
     """
     default = [Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)] if own is not None else []
     if own is not None and (own.required or _DEFAULT in [each.layer for each in said]):
@@ -208,9 +225,8 @@ def _words(
         above = list(_placed(said, stage))
     words = [*above, *_below(said), *default]
     is_cleared = bool(said) and said[0].clears and not above
-    winner = len(words) - 1 if is_cleared else 0
     for number, word in enumerate(words):
-        wins = number == winner and word.verdict != _CLEARS
+        wins = word.layer == _DEFAULT if is_cleared else number == 0
         yield replace(word, verdict=_WINS) if wins else word
 
 
@@ -291,7 +307,9 @@ def _ignore(_sentence: str) -> None:
     """A check that cannot be made is none against a size."""
 
 
-def _goes_to(path: str, stage: StagePlan, catalog: Catalog) -> str:
+def _goes_to(path: str, stage: StagePlan | None, catalog: Catalog) -> str:
+    if stage is None:
+        return ""
     first, _, rest = path.partition(".")
     engine = f"engine `{stage.engine}`"
     if first == AXES:

@@ -190,6 +190,17 @@ def test_a_size_that_follows_is_told(tmp_path: Path) -> None:
     assert story("thinker.ep", made).needs[-1] == "it follows from the other axes here: 2"
 
 
+def test_a_size_that_follows_comes_from_where_its_axis_is_switched_on(tmp_path: Path) -> None:
+    """Nobody gives it, and yet no default holds."""
+    overrides = {"thinker": {"enable_expert_parallel": True}}
+    made = make(inputs(tmp_path, stage_overrides=overrides), HOST, TOYS)
+    assert made.plan is not None
+    assert words("thinker.ep", made) == [
+        ("flag for the stage", "stage_overrides", 2, "wins"),
+        ("default", "default", 1, "overridden"),
+    ]
+
+
 def test_a_size_that_cannot_be_checked_is_not_told_to_fit(tmp_path: Path) -> None:
     """The checkpoint does not give the number of layers."""
     strategy = {"strategies": {**STRATEGIES, "thinker": [{"axis": "pp", "size": 2}]}}

@@ -58,10 +58,14 @@ def test_what_the_model_says_itself_is_a_default() -> None:
 
 
 def test_everything_about_an_axis_is_told() -> None:
-    """Size, routing and options, as far as they were given."""
-    values = axis_values([axis("dp", 2, Policy.RANDOM, mode="x"), axis("ep", None)])
+    """Size, routing and options as far as they were given, and where one was switched on."""
+    axes = [axis("dp", 2, Policy.RANDOM, mode="x"), axis("ep", None), axis("hsdp", None)]
+    values = axis_values(axes, {"dp": 2, "ep": 4})
     assert {path: each.value for path, each in values.items()} == {
         "axes.dp.size": 2,
         "axes.dp.routing": "random",
         "axes.dp.mode": "x",
+        "axes.ep.size": 4,
+        "axes.hsdp.size": True,
     }
+    assert values["axes.ep.size"].origin == str(axes[1].origin)

@@ -27,12 +27,18 @@ def cleared_of(cleared: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan
     return {path: value_plan(taken) for path, taken in sorted(cleared.items())}
 
 
-def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
-    """Say of everything that was said about axes where it came from."""
+def axis_values(
+    axes: Iterable[AxisSettings], sizes: Mapping[str, int]
+) -> Mapping[str, ValuePlan]:
+    """Say of everything that was said about axes where it came from.
+
+    A size that follows from others comes from where its axis was switched on; `sizes` has it, or
+    lacks it where nothing is planned.
+    """
     found: dict[str, ValuePlan] = {}
     for axis in axes:
         given: dict[str, Sourced[Any] | None] = {
-            SIZE: axis.size,
+            SIZE: axis.size or Sourced(value=sizes.get(axis.axis, True), origin=axis.origin),
             "routing": axis.routing,
             "owner": axis.owner,
             "layer_hook_specs": axis.layer_hook_specs,

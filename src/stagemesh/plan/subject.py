@@ -120,7 +120,7 @@ def record_of(made: Made) -> Record | None:
     said: dict[str | None, Mapping[str, ValuePlan]] = {
         stage.name: {
             **cleared_of(stage.cleared),
-            **axis_values(stage.axes.values()),
+            **axis_values(stage.axes.values(), {}),
             **values_of(stage.fields),
         }
         for stage in settings.stages

@@ -11,6 +11,7 @@ from typing import Final, cast
 import pytest
 
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.explain_edited import SAVED
 from stagemesh.plan.explain_value import _LAYERS, ValueStory, explain_value, members_of, story_text
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.subject import Subject, record_of, subject_of
@@ -114,7 +115,7 @@ def test_every_layer_has_its_word(made: Made) -> None:
 
 def test_every_layer_has_a_name() -> None:
     """None would be shown as code has it."""
-    assert set(_LAYERS) == {layer.name.lower() for layer in Layer}
+    assert set(_LAYERS) == {SAVED, *(layer.name.lower() for layer in Layer)}
 
 
 def test_what_nobody_gives_is_a_default(made: Made) -> None:
@@ -239,17 +240,17 @@ def test_members_are_the_values_below_a_path(made: Made) -> None:
     """Of a stage all, of a mapping its own."""
     record = record_of(made)
     assert record is not None
-    below = members_of(Subject(stage="thinker", path="default_sampling_params"), record)
+    below = members_of(Subject(stage="thinker", path="default_sampling_params"), record, made)
     assert list(below) == [
         "thinker.default_sampling_params.stop_token_ids",
         "thinker.default_sampling_params.temperature",
     ]
-    everything = members_of(Subject(stage="talker", path=""), record)
+    everything = members_of(Subject(stage="talker", path=""), record, made)
     assert {"talker.stage_replica", "talker.devices", "talker.max_num_seqs"} <= set(everything)
-    assert set(everything) | set(members_of(Subject(stage="thinker", path=""), record)) == set(
-        members_of(Subject(stage=None, path="stages"), record)
-    )
-    assert members_of(Subject(stage="talker", path="devices"), record) == {}
+    assert set(everything) | set(
+        members_of(Subject(stage="thinker", path=""), record, made)
+    ) == set(members_of(Subject(stage=None, path="stages"), record, made))
+    assert members_of(Subject(stage="talker", path="devices"), record, made) == {}
 
 
 def test_paths_are_listed_as_people_write_them(made: Made) -> None:

@@ -95,7 +95,7 @@ def below(what: str, made: Made) -> dict[str, object]:
     """What stands below a path."""
     record = record_of(made)
     assert record is not None
-    found = members_of(subject_of(what, record, CATALOG), record)
+    found = members_of(subject_of(what, record, CATALOG), record, made)
     return {path: value.value for path, value in found.items()}
 
 

@@ -32,7 +32,7 @@ def value(namespace: argparse.Namespace) -> int:
         show_diagnostics(made.diagnostics, made.documents, as_json=namespace.json)
         return code
     subject = subject_of(namespace.what, record, catalog)
-    members = members_of(subject, record)
+    members = members_of(subject, record, made)
     story = None
     if subject.path:
         story = explain_value(subject, record, made, catalog)

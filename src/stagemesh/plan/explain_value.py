@@ -10,6 +10,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.load import Loaded
 from stagemesh.plan.checks import rule_findings
 from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
+from stagemesh.plan.explain_edited import SAVED, as_it_holds, held_at, is_unrecorded, speaker_of
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
 from stagemesh.plan.explain_wide import WideDoc, is_of_connector, wide_doc
 from stagemesh.plan.make import Made
@@ -36,7 +37,6 @@ _DEFAULT: Final = "default"
 _GIVES_WAY: Final = "gives way"
 NO_PLAN: Final = "there is no plan"
 """Why nothing can be said but what was given."""
-_FORCED: Final = "what the model does not let go of"
 _LAYERS: Final[Mapping[str, str]] = {
     _DEFAULT: _DEFAULT,
     "pipeline": "the model's pipeline",
@@ -47,6 +47,7 @@ _LAYERS: Final[Mapping[str, str]] = {
     "strategy": "strategy file",
     "global": "flag for all stages",
     "stage": "flag for the stage",
+    SAVED: "saved plan",
 }
 _PLANNED: Final[Mapping[str, str]] = {
     "engine": "the choice of the engine",
@@ -116,13 +117,17 @@ def explain_value(
         doc = explain_field(written, catalog, {})
         doc = None if doc is None or doc.path != written else doc
     stage = record.stages.get(subject.stage or "")
-    if value is None and (doc is None or not _is_here(doc, subject, record)):
+    said = [] if value is None else [value, *value.superseded]
+    held = held_at(subject, record, said, made)
+    if value is None and held is UNSET and (doc is None or not _is_here(doc, subject, record)):
         return None
     own = None if doc is None else _own(doc.declarations, stage)
-    said = [] if value is None else [value, *value.superseded]
-    held = record.held(subject.stage).get(subject.path, UNSET)
     is_known = _is_known(subject, record)
-    words = tuple(_words(said, own if is_known else None, stage, subject.path, held))
+    if own is not None and is_unrecorded(subject, held, own.default, record):
+        said = []  # what nobody gave would else be taken for the default
+    layer, place = speaker_of(subject, held, said, made)
+    beyond = Word(layer=_LAYERS[layer], place=place, value=held)
+    words = tuple(_words(said, own if is_known else None, stage, subject.path, beyond))
     return ValueStory(
         path=subject.shown,
         topic=_topic(subject.path, axis) or (written if doc is None else doc.path),
@@ -136,18 +141,19 @@ def explain_value(
     )
 
 
-def members_of(subject: Subject, record: Record) -> Mapping[str, ValuePlan]:
+def members_of(subject: Subject, record: Record, made: Made) -> Mapping[str, ValuePlan]:
     """Return the values below a path, as people write theirs: of a mapping, a stage, all stages."""
     start = f"{subject.path}." if subject.path else ""
     stages: Iterable[str | None] = [subject.stage]
     if subject == Subject(stage=None, path=STAGES):
         start, stages = "", dict.fromkeys(record.names.values())
-    return {
-        Subject(stage=stage, path=path).shown: value
+    found = (
+        (Subject(stage=stage, path=path), value)
         for stage in stages
         for path, value in record.values(stage).items()
         if path.startswith(start)
-    }
+    )
+    return {each.shown: as_it_holds(each, value, record, made) for each, value in found}
 
 
 def story_text(story: ValueStory, width: int | None = None) -> str:
@@ -211,18 +217,20 @@ def _words(
     own: Declaration | None,
     stage: StagePlan | None,
     path: str,
-    held: object,
+    beyond: Word,
 ) -> Iterator[Word]:
     """What the layers say, highest first; the field's own default is the last word.
 
-    The first of them wins; where that is a `null` that takes back the others, a default does.
+    `beyond` holds where it is other than what they say; its value is `UNSET` where nothing is. The
+    first of all wins; where that is a `null` that takes back the others, a default does.
     """
     default = [Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)] if own is not None else []
     if own is not None and (own.required or _DEFAULT in [each.layer for each in said]):
         default = []
-    above = list(_above(said, default, held))
-    if stage is not None and path == DEVICES:
-        above = list(_placed(said, stage))
+    given = [said[0].value] if _is_given(said) else [word.value for word in default]
+    above = [] if beyond.value in (UNSET, *given) else [beyond]
+    if stage is not None and path == DEVICES and not _is_given(said):
+        above = [_placed(said, stage)]
     words = [*above, *_below(said), *default]
     is_cleared = bool(said) and said[0].clears and not above
     for number, word in enumerate(words):
@@ -234,11 +242,10 @@ def _is_given(said: Sequence[ValuePlan]) -> bool:
     return bool(said) and not said[0].clears
 
 
-def _placed(said: Sequence[ValuePlan], stage: StagePlan) -> Iterator[Word]:
+def _placed(said: Sequence[ValuePlan], stage: StagePlan) -> Word:
     """Where a stage lies that nobody placed."""
-    if not _is_given(said):
-        why = f": {said[0].origin}" if _gives_way(said) else ""
-        yield Word(layer=PLACEMENT, place=f"automatic{why}", value=devices_text(stage))
+    why = f": {said[0].origin}" if _gives_way(said) else ""
+    return Word(layer=PLACEMENT, place=f"automatic{why}", value=devices_text(stage))
 
 
 def _gives_way(said: Sequence[ValuePlan]) -> bool:
@@ -251,13 +258,6 @@ def _below(said: Sequence[ValuePlan]) -> Iterator[Word]:
         yield replace(_word(said[1]), verdict=_GIVES_WAY)
         said = said[2:]
     yield from map(_word, said)
-
-
-def _above(said: Sequence[ValuePlan], default: Sequence[Word], held: object) -> Iterator[Word]:
-    """What holds, where the plan says more than was given."""
-    given = [said[0].value] if _is_given(said) else [word.value for word in default]
-    if held not in (UNSET, *given):
-        yield Word(layer=_LAYERS["pipeline"], place=_FORCED, value=held)
 
 
 def _word(said: ValuePlan) -> Word:

@@ -27,9 +27,7 @@ def cleared_of(cleared: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan
     return {path: value_plan(taken) for path, taken in sorted(cleared.items())}
 
 
-def axis_values(
-    axes: Iterable[AxisSettings], sizes: Mapping[str, int]
-) -> Mapping[str, ValuePlan]:
+def axis_values(axes: Iterable[AxisSettings], sizes: Mapping[str, int]) -> Mapping[str, ValuePlan]:
     """Say of everything that was said about axes where it came from.
 
     A size that follows from others comes from where its axis was switched on; `sizes` has it, or

@@ -31,18 +31,21 @@ def axis_values(axes: Iterable[AxisSettings], sizes: Mapping[str, int]) -> Mappi
     """Say of everything that was said about axes where it came from.
 
     A size that follows from others comes from where its axis was switched on; `sizes` has it, or
-    lacks it where nothing is planned.
+    lacks it where nothing is planned. An option alone switches an axis on, but gives no size.
     """
     found: dict[str, ValuePlan] = {}
     for axis in axes:
         given: dict[str, Sourced[Any] | None] = {
-            SIZE: axis.size or Sourced(value=sizes.get(axis.axis, True), origin=axis.origin),
+            SIZE: axis.size,
             "routing": axis.routing,
             "owner": axis.owner,
             "layer_hook_specs": axis.layer_hook_specs,
             "kernel_specs": axis.kernel_specs,
             **axis.options,
         }
+        size = sizes.get(axis.axis, True)
+        if axis.size is None and (size != 1 or not any(given.values())):
+            given[SIZE] = Sourced(value=size, origin=axis.origin)
         for name, sourced in given.items():
             if sourced is not None:
                 found[f"{AXES}.{axis.axis}.{name}"] = value_plan(sourced)

@@ -1,7 +1,7 @@
 """Whether the record of where the values of a stage came from is about what the stage has.
 
 A record is part of a plan that planning cannot give again: the files that it names may be gone. But
-nothing has an axis, or a field that no engine takes, without somebody who gave it.
+nothing has an axis above 1, or a field that no engine takes, without somebody who gave it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def misrecorded(stage: StagePlan) -> Iterator[tuple[str, str]]:
     given = {path: value for path, value in stage.values.items() if not value.clears}
     sizes = {f"{AXES}.{axis.axis}.{SIZE}": axis.size for axis in stage.axes}
     for path, size in sizes.items():
-        if path not in given:
-            yield path, _UNSAID.format(quoted(size))
-        elif given[path].value != size:
+        if path in given and given[path].value != size:
             yield path, f"it says {quoted(given[path].value)}, and the plan has {quoted(size)}"
+        elif path not in given and size > 1:  # an option alone switches an axis on
+            yield path, _UNSAID.format(quoted(size))
     for path in given:
         if path.startswith(f"{AXES}.") and f"{_axis_of(path)}.{SIZE}" not in sizes:
             yield path, "the plan does not have that axis"

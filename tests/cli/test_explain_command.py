@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -136,7 +137,8 @@ def test_a_field_leads_to_its_value(
 def test_a_value_is_every_word_about_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Highest first."""
     found = data(capsys, "thinker.tp", *LAYOUT)["value"]
-    assert set(found) == {"path", "topic", "value", "type", "doc", "words", "needs", "goes_to"}
+    names = {"path", "topic", "value", "type", "doc", "words", "needs", "goes_to", "is_planned"}
+    assert set(found) == names
     assert found["words"] == [
         {"layer": "strategy file", "place": "strategy.yaml:3:24", "value": 3, "verdict": "wins"},
         {"layer": "default", "place": "default", "value": 1, "verdict": "overridden"},
@@ -220,6 +222,73 @@ def test_a_layout_that_does_not_fit_is_explained_as_far_as_it_goes(
     assert "error[AX030]" in shown.err
 
 
+@pytest.fixture
+def failing() -> tuple[str, ...]:
+    """A layout against which something stands."""
+    Path("strategy.yaml").write_text(STRATEGY.replace("3", "2"), encoding="utf-8")
+    return (*LAYOUT, "--max-num-seqs", "5", "--set", "talker.seed=null")
+
+
+def test_without_a_plan_only_what_was_given_is_told(
+    failing: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a default of the engine nor who acts on the value: no engine runs it yet."""
+    found = data(capsys, "thinker.max_num_seqs", *failing, code=1)["value"]
+    assert found["words"][0]["layer"] == "flag for all stages"
+    assert "default" not in [word["layer"] for word in found["words"]]
+    assert (found["value"], found["goes_to"], found["is_planned"]) == (5, "", False)
+    assert main(["explain", "thinker.max_num_seqs", *failing]) == 1
+    shown = capsys.readouterr().out
+    assert "\nholds  not yet: there is no plan, this is what was given\n" in shown
+    assert "goes to" not in shown
+    assert main(["explain", "thinker", *failing]) == 1
+    assert "\nthere is no plan: these are the values that were given\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "edges",
+        "edges.0-1.arena_bytes",
+        "connectors",
+        "session_mode",
+        "duplex_session.max_sessions",
+        "checkpoint",
+        "init_timeout",
+        "thinker.pp",
+        "thinker.seed",
+        "thinker.world_size",
+    ],
+)
+def test_what_a_plan_would_decide_is_not_denied_without_one(
+    what: str, failing: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What stands against the plan is told, and nothing is made up."""
+    found = data(capsys, what, *failing, code=1)
+    assert [each["code"] for each in found["diagnostics"]] == ["AX030"]
+    assert main(["explain", what, *failing]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == f"there is no plan, and `{what}` is known once there is one\n"
+    assert "error[AX030]" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("what", "help_text"),
+    [
+        ("thinker.tpp", "did you mean `thinker.tp`?"),
+        ("base_config", "it is about a file; what it leads to are values of stages and the"),
+        ("arena_bytes", "stages of this plan: `thinker`, `talker`, `code2wav`"),
+    ],
+)
+def test_what_no_plan_would_have_is_told_beside_what_stands_against_it(
+    what: str, help_text: str, failing: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No answer hides the mistake in the layout; and no edge is said not to be there."""
+    found = data(capsys, what, *failing, code=1)["diagnostics"]
+    assert [each["code"] for each in found] == ["AX030", "CL021"]
+    assert found[1]["help"].startswith(help_text)
+
+
 def test_files_that_cannot_be_read_are_told_first(capsys: pytest.CaptureFixture[str]) -> None:
     """There is nothing to explain yet."""
     Path("strategy.yaml").write_text("strategies: 1\n", encoding="utf-8")
@@ -237,3 +306,18 @@ def test_a_saved_plan_is_explained_wherever_it_was_made(
     assert data(capsys, "thinker.tp", "plan.json")["value"]["value"] == 3
     assert main(["explain", "thinker.tp", "plan.json", "--devices", "2"]) == 1
     assert "error[CL002]: `--devices` cannot change the saved plan" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["thinker.tp", "thinker.devices", "thinker.pp", "edges", "nope"])
+def test_a_saved_plan_that_no_longer_holds_is_not_explained(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the checkpoint says now is not what the plan was made from."""
+    folder = Path("own")
+    shutil.copytree("voice_chat", folder)
+    assert main(["plan", str(folder), *LAYOUT[1:], "-o", "plan.json"]) == 0
+    capsys.readouterr()
+    config = folder / "config.json"
+    config.write_bytes(config.read_bytes() + b"\n")
+    found = data(capsys, what, "plan.json", code=1)
+    assert [each["code"] for each in found["diagnostics"]] == ["PL042"]

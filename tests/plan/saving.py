@@ -76,10 +76,15 @@ STRATEGY: Final[Mapping[str, object]] = {
 }
 
 
-def planned_in(folder: Path) -> Plan:
+def planned_in(folder: Path, *set_values: str) -> Plan:
     """Make the checkpoint in `folder` and plan it."""
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    inputs = PlanInputs(model=str(folder), deploy_config=DEPLOY, strategy_config=STRATEGY)
+    inputs = PlanInputs(
+        model=str(folder),
+        deploy_config=DEPLOY,
+        strategy_config=STRATEGY,
+        set_values=set_values,
+    )
     made = make(inputs, HOST, CATALOG)
     assert made.plan is not None, made.diagnostics
     return made.plan

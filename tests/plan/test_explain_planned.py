@@ -207,7 +207,7 @@ def test_every_value_of_a_plan_can_be_asked_for(made: Made) -> None:
         assert (name in OF_PLANS) != (name in wide), name
     kinds = ((StagePlan, OF_STAGES), (EdgePlan, OF_EDGES), (Plan, OF_PLANS))
     assert all(set(sources) <= set(field_docs(kind)) for kind, sources in kinds)
-    assert members_of(subject_of("stages", record, CATALOG), record)
+    assert members_of(subject_of("stages", record, CATALOG), record, made)
 
 
 # --- what to ask for instead ----------------------------------------------------------------------

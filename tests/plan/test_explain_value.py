@@ -11,6 +11,7 @@ from typing import Final, cast
 import pytest
 
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.explain_edited import SAVED
 from stagemesh.plan.explain_value import _LAYERS, ValueStory, explain_value, members_of, story_text
 from stagemesh.plan.make import Made, make
 from stagemesh.plan.subject import Subject, record_of, subject_of
@@ -114,7 +115,7 @@ def test_every_layer_has_its_word(made: Made) -> None:
 
 def test_every_layer_has_a_name() -> None:
     """None would be shown as code has it."""
-    assert set(_LAYERS) == {layer.name.lower() for layer in Layer}
+    assert set(_LAYERS) == {SAVED, *(layer.name.lower() for layer in Layer)}
 
 
 def test_what_nobody_gives_is_a_default(made: Made) -> None:
@@ -190,6 +191,17 @@ def test_a_size_that_follows_is_told(tmp_path: Path) -> None:
     assert story("thinker.ep", made).needs[-1] == "it follows from the other axes here: 2"
 
 
+def test_a_size_that_follows_comes_from_where_its_axis_is_switched_on(tmp_path: Path) -> None:
+    """Nobody gives it, and yet no default holds."""
+    overrides = {"thinker": {"enable_expert_parallel": True}}
+    made = make(inputs(tmp_path, stage_overrides=overrides), HOST, TOYS)
+    assert made.plan is not None
+    assert words("thinker.ep", made) == [
+        ("flag for the stage", "stage_overrides", 2, "wins"),
+        ("default", "default", 1, "overridden"),
+    ]
+
+
 def test_a_size_that_cannot_be_checked_is_not_told_to_fit(tmp_path: Path) -> None:
     """The checkpoint does not give the number of layers."""
     strategy = {"strategies": {**STRATEGIES, "thinker": [{"axis": "pp", "size": 2}]}}
@@ -228,17 +240,17 @@ def test_members_are_the_values_below_a_path(made: Made) -> None:
     """Of a stage all, of a mapping its own."""
     record = record_of(made)
     assert record is not None
-    below = members_of(Subject(stage="thinker", path="default_sampling_params"), record)
+    below = members_of(Subject(stage="thinker", path="default_sampling_params"), record, made)
     assert list(below) == [
         "thinker.default_sampling_params.stop_token_ids",
         "thinker.default_sampling_params.temperature",
     ]
-    everything = members_of(Subject(stage="talker", path=""), record)
+    everything = members_of(Subject(stage="talker", path=""), record, made)
     assert {"talker.stage_replica", "talker.devices", "talker.max_num_seqs"} <= set(everything)
-    assert set(everything) | set(members_of(Subject(stage="thinker", path=""), record)) == set(
-        members_of(Subject(stage=None, path="stages"), record)
-    )
-    assert members_of(Subject(stage="talker", path="devices"), record) == {}
+    assert set(everything) | set(
+        members_of(Subject(stage="thinker", path=""), record, made)
+    ) == set(members_of(Subject(stage=None, path="stages"), record, made))
+    assert members_of(Subject(stage="talker", path="devices"), record, made) == {}
 
 
 def test_paths_are_listed_as_people_write_them(made: Made) -> None:
@@ -257,8 +269,22 @@ def test_what_was_said_is_known_before_there_is_a_plan(tmp_path: Path) -> None:
     assert made.plan is None
     assert words("0.tp", made)[0] == ("strategy file", "strategy_config", 5, "wins")
     assert story("thinker.tp", made).needs[-1].endswith(": 1, 2, 3, 4, 6, 12")
-    assert words("thinker.max_num_seqs", made)[1][2] == 4
-    assert story("thinker.ring_degree", made).value == 1
+    assert [word[2] for word in words("thinker.max_num_seqs", made)] == [6, 4]
+    assert asked("thinker.ring_degree", made) is None
+    assert asked("session_mode", made) is None
+
+
+def test_a_value_taken_back_is_not_told_without_a_plan(tmp_path: Path) -> None:
+    """What holds instead is the default of an engine that is not chosen yet."""
+    strategy = {"strategies": {"thinker": [{"axis": "tp", "size": 5}]}}
+    cleared = {"thinker": {"max_num_seqs": None}}
+    given = inputs(tmp_path, strategy_config=strategy, stage_overrides=cleared)
+    made = make(given, HOST, TOYS)
+    assert [word[2:] for word in words("thinker.max_num_seqs", made)] == [
+        (None, "clears"),
+        (4, "overridden"),
+    ]
+    assert story_text(story("thinker.max_num_seqs", made)).startswith("thinker.max_num_seqs   (")
 
 
 def test_nothing_is_known_where_nothing_could_be_read(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from stagemesh.config.inputs import PlanInputs
+from stagemesh.config.inputs import PlanInputs, python_fields
 from stagemesh.plan.explain_absent import instead_of
 from stagemesh.plan.explain_value import ValueStory, explain_value, members_of
 from stagemesh.plan.make import Made, make
@@ -95,7 +96,7 @@ def below(what: str, made: Made) -> dict[str, object]:
     """What stands below a path."""
     record = record_of(made)
     assert record is not None
-    found = members_of(subject_of(what, record, CATALOG), record)
+    found = members_of(subject_of(what, record, CATALOG), record, made)
     return {path: value.value for path, value in found.items()}
 
 
@@ -272,7 +273,39 @@ def test_without_a_plan_what_was_said_is_told(made: Made) -> None:
     assert made.loaded is not None
     alone = replace(made, plan=None)
     assert words("connectors.shm.name", alone) == [("deploy.yaml:7:15", "SharedMemoryConnector")]
-    assert words("cuda_mps", alone) == [("default", False)]
+    assert story("cuda_mps", alone) is None
     assert instead("thinker.max_num_seq", alone) == "did you mean `thinker.max_num_seqs`?"
     assert story("thinker.nonsense", alone) is None
     assert story("launch", alone) is None
+
+
+@pytest.mark.parametrize(
+    ("deploy", "fields", "told"),
+    [
+        ({}, {}, "pipeline"),
+        ({"cuda_mps": True}, {}, "cuda_mps"),
+        ({"session_mode": "turn"}, {}, "session_mode"),
+        ({"weight_transfer_config": {"backend": "nccl"}}, {}, "weight_transfer_config.backend"),
+        ({}, {"init_timeout": 7}, "launch.init_timeout"),
+        ({"edges": [{"from": 0, "to": 1, "max_inflight": 4}]}, {}, "edges.0-1.max_inflight"),
+        ({"cuda_mps": True, "stages": [{"stage_id": 0, "seed": 1}]}, {}, "thinker.seed"),
+        (
+            {"cuda_mps": True, "stages": [{"stage_id": 1, "tensor_parallel_size": 2}]},
+            {},
+            "talker.tp",
+        ),
+    ],
+)
+def test_the_closing_hint_explains_what_was_changed(
+    deploy: Mapping[str, object], fields: Mapping[str, object], told: str, tmp_path: Path
+) -> None:
+    """Also a value of the whole pipeline: the value that is named is the one that was given."""
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    given = {"pipeline": "toy", **deploy}
+    inputs = PlanInputs(model=str(tmp_path), deploy_config=given, fields=python_fields(fields))
+    made = make(inputs, HOST, CATALOG)
+    assert made.plan is not None, made.diagnostics
+    assert f"`stagemesh explain {told}` with the same arguments shows why" in plan_text(made.plan)
+    found = story(told, made)
+    assert found is not None
+    assert found.words[0].layer != "default"

@@ -58,10 +58,23 @@ def test_what_the_model_says_itself_is_a_default() -> None:
 
 
 def test_everything_about_an_axis_is_told() -> None:
-    """Size, routing and options, as far as they were given."""
-    values = axis_values([axis("dp", 2, Policy.RANDOM, mode="x"), axis("ep", None)])
+    """Size, routing and options as far as they were given, and where one was switched on."""
+    axes = [
+        axis("dp", 2, Policy.RANDOM, mode="x"),
+        axis("ep", None),
+        axis("hsdp", None),
+        axis("sp_ulysses", None, mode="x"),
+        axis("cp", None, unit="y"),
+    ]
+    values = axis_values(axes, {"dp": 2, "ep": 4, "sp_ulysses": 1, "cp": 2})
     assert {path: each.value for path, each in values.items()} == {
         "axes.dp.size": 2,
         "axes.dp.routing": "random",
         "axes.dp.mode": "x",
+        "axes.ep.size": 4,
+        "axes.hsdp.size": True,
+        "axes.sp_ulysses.mode": "x",
+        "axes.cp.size": 2,
+        "axes.cp.unit": "y",
     }
+    assert values["axes.ep.size"].origin == str(axes[1].origin)

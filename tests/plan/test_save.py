@@ -34,6 +34,9 @@ def refused(text: str) -> list[str]:
 def test_text_that_is_no_plan_is_refused() -> None:
     """Whatever it is instead."""
     assert refused("{")[0].startswith("error[CF002]: not valid JSON")
+    assert refused("pipeline: toy\n") == [
+        "error[PL040]: this is no saved plan: it is no JSON (p.json)"
+    ]
     assert refused("[]") == ["error[CF004]: expected a plan, got a list (p.json)"]
     assert refused("{}") == ["error[PL040]: this is no saved plan: it has no `version` (p.json)"]
     assert refused('{"version": 1, "version": 1}')[0].startswith("error[CF003]")

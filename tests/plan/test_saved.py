@@ -60,6 +60,7 @@ def test_a_changed_checkpoint_is_refused(plan: Plan, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_bytes(config.read_bytes() + b"\n")
     assert codes(reopened(plan, tmp_path)) == ["PL042"]
+    assert reopened(plan, tmp_path).loaded is None
     config.unlink()
     assert codes(reopened(plan, tmp_path)) == ["MD004"]
 

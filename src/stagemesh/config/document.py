@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import yaml
 
+from stagemesh.config.json_comments import json_comment
 from stagemesh.config.opened import MAX_BYTES, OpenedFile, open_file
 from stagemesh.config.tree import (
     MAX_VALUES,
@@ -101,8 +102,9 @@ def read_yaml(
 ) -> Document | None:
     """Read a YAML file (a `Path`, or one that was opened) or YAML text (a `str`)."""
     text = given if isinstance(given, str) else read_text(given, source, findings)
-    if text is None:
+    if text is None or _has_comment(text, source, findings):
         return None
+    form = "JSON or YAML" if text.lstrip().startswith("{") else "YAML"
     try:
         if len(text) > _SHORT and _holds_too_much(text):
             _tell(findings, source, "CF005", f"holds more than `{MAX_VALUES}` values")
@@ -113,15 +115,30 @@ def read_yaml(
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
         reason = " ".join(part for part in (error.problem, error.context) if part)
-        _tell(findings, source, "CF002", f"not valid YAML: {reason}", line, column)
+        _tell(findings, source, "CF002", f"not valid {form}: {reason}", line, column)
         return None
     except yaml.YAMLError as error:
-        _tell(findings, source, "CF002", f"not valid YAML: {str(error).splitlines()[0]}")
+        _tell(findings, source, "CF002", f"not valid {form}: {str(error).splitlines()[0]}")
         return None
     except RecursionError:  # the parser's own limit, far above ours
         _tell(findings, source, "CF005", "nested too deeply")
         return None
     return _document(tree, text, source, findings)
+
+
+def _has_comment(text: str, source: Source, findings: Findings) -> bool:
+    """Tell a comment in what else is JSON, at its own place."""
+    place = json_comment(text)
+    if place is not None:
+        findings.append(
+            Diagnostic(
+                code="CF002",
+                message="not valid JSON: it has no comments",
+                origin=_origin(source, *place),
+                help="leave it out; in a file, `#` begins a comment, as in YAML",
+            )
+        )
+    return place is not None
 
 
 def _holds_too_much(text: str) -> bool:
@@ -140,8 +157,9 @@ def read_json(
     try:
         parsed: object = json.loads(text, object_pairs_hook=Pairs)
     except json.JSONDecodeError as error:
-        message = f"not valid JSON: {_lower(error.msg)}"
-        _tell(findings, source, "CF002", message, error.lineno, error.colno)
+        if not _has_comment(text, source, findings):
+            message = f"not valid JSON: {_lower(error.msg)}"
+            _tell(findings, source, "CF002", message, error.lineno, error.colno)
         return None
     except ValueError:  # a number of more digits than Python converts
         _tell(findings, source, "CF002", "not valid JSON: a number has too many digits")

@@ -24,7 +24,8 @@ CONNECTOR: Final = "connector"
 """Last part of the path of the connector that an edge has."""
 EXTRA: Final = "extra"
 """Key of the options of a connector."""
-_LIMITS: Final = ("window_size", "max_inflight")
+LIMITS: Final = ("window_size", "max_inflight")
+"""What an edge has besides its connector and the options of that."""
 
 
 def edge_path(edge: EdgePlan) -> str:
@@ -79,7 +80,7 @@ def _limits(edge: EdgePlan, settings: Settings) -> Iterator[tuple[str, ValuePlan
     if given is None:
         return
     first, *lower = (_entry(edge, each) for each in (given, *given.superseded))
-    for name in _LIMITS:
+    for name in LIMITS:
         below = tuple(entry.parts[name] for entry in lower if name in entry.parts)
         if below or name in first.parts:
             own = first.parts.get(name)

@@ -12,11 +12,13 @@ from stagemesh.config.fields import StageField, stage_fields
 from stagemesh.config.kind_fields import KIND_FIELDS
 from stagemesh.config.schema import DeployFile, StageEntry
 from stagemesh.plan.edge_values import CONNECTORS
-from stagemesh.plan.explain_planned import OF_STAGES
+from stagemesh.plan.explain_planned import OF_PLANS, OF_STAGES
+from stagemesh.plan.explain_wide import FILE_ALONE
 from stagemesh.plan.provenance import AXES
-from stagemesh.plan.subject import STAGES, Record, subject_of
+from stagemesh.plan.subject import STAGES, Record, Subject, subject_of
 from stagemesh.plan.type_text import held_type
 from stagemesh.plan.values import StagePlan
+from stagemesh.plan.wide_values import LAUNCH
 from stagemesh.spec.diagnostic import nearest
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -41,6 +43,17 @@ _LISTED: Final = 16
 """Names that are listed; of more, only one that is near."""
 
 
+def is_undecided(subject: Subject, record: Record, catalog: Catalog) -> bool:
+    """Whether something may be a value, which only a plan that does not stand yet would tell."""
+    if record.is_planned:
+        return False
+    if subject.stage is not None:
+        names = {"", AXES, *OF_STAGES, *stage_fields(catalog)}
+    else:
+        names = {LAUNCH, *OF_PLANS, *hints(DeployFile)} - FILE_ALONE
+    return subject.path == STAGES or subject.path.partition(".")[0] in names
+
+
 def instead_of(what: str, record: Record, catalog: Catalog) -> str:
     """Name the nearest value there is, beside the one asked for rather than elsewhere."""
     what = what.removeprefix(f"{STAGES}.")
@@ -50,7 +63,7 @@ def instead_of(what: str, record: Record, catalog: Catalog) -> str:
         return _OF_ALL[path]
     return (
         _namesakes(what, known)
-        or _absent_section(what, known)
+        or (_absent_section(what, known) if record.is_planned else "")
         or _beside(what, known, record, catalog)
         or _anywhere(what, known, record)
     )

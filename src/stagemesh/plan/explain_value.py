@@ -10,6 +10,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.load import Loaded
 from stagemesh.plan.checks import rule_findings
 from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
+from stagemesh.plan.explain_edited import SAVED, as_it_holds, held_at, is_unrecorded, speaker_of
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
 from stagemesh.plan.explain_wide import WideDoc, is_of_connector, wide_doc
 from stagemesh.plan.make import Made
@@ -34,7 +35,8 @@ _OVERRIDDEN: Final = "overridden"
 _CLEARS: Final = "clears"
 _DEFAULT: Final = "default"
 _GIVES_WAY: Final = "gives way"
-_FORCED: Final = "what the model does not let go of"
+NO_PLAN: Final = "there is no plan"
+"""Why nothing can be said but what was given."""
 _LAYERS: Final[Mapping[str, str]] = {
     _DEFAULT: _DEFAULT,
     "pipeline": "the model's pipeline",
@@ -45,6 +47,7 @@ _LAYERS: Final[Mapping[str, str]] = {
     "strategy": "strategy file",
     "global": "flag for all stages",
     "stage": "flag for the stage",
+    SAVED: "saved plan",
 }
 _PLANNED: Final[Mapping[str, str]] = {
     "engine": "the choice of the engine",
@@ -91,13 +94,18 @@ class ValueStory:
     needs: tuple[str, ...]
     """What it has to meet."""
     goes_to: str
-    """Who acts on it."""
+    """Who acts on it; empty for a value of a stage without a plan, whose engine is not known."""
+    is_planned: bool = True
+    """Whether it is known what holds; else there is no plan, and this is what was given for it."""
 
 
 def explain_value(
     subject: Subject, record: Record, made: Made, catalog: Catalog
 ) -> ValueStory | None:
-    """Tell the story of one value; `None` when there is no such value."""
+    """Tell the story of one value; `None` when there is no such value.
+
+    Without a plan that is what was given for it: what holds instead of it is not decided yet.
+    """
     value = record.values(subject.stage).get(subject.path)
     axis = _axis(subject, catalog)
     written = subject.path.removeprefix(f"{AXES}.").removesuffix(f".{SIZE}")
@@ -109,12 +117,17 @@ def explain_value(
         doc = explain_field(written, catalog, {})
         doc = None if doc is None or doc.path != written else doc
     stage = record.stages.get(subject.stage or "")
-    if value is None and (doc is None or not _is_here(doc, subject, record)):
+    said = [] if value is None else [value, *value.superseded]
+    held = held_at(subject, record, said, made)
+    if value is None and held is UNSET and (doc is None or not _is_here(doc, subject, record)):
         return None
     own = None if doc is None else _own(doc.declarations, stage)
-    said = [] if value is None else [value, *value.superseded]
-    held = record.held(subject.stage).get(subject.path, UNSET)
-    words = tuple(_words(said, own, stage, subject.path, held))
+    is_known = _is_known(subject, record)
+    if own is not None and is_unrecorded(subject, held, own.default, record):
+        said = []  # what nobody gave would else be taken for the default
+    layer, place = speaker_of(subject, held, said, made)
+    beyond = Word(layer=_LAYERS[layer], place=place, value=held)
+    words = tuple(_words(said, own if is_known else None, stage, subject.path, beyond))
     return ValueStory(
         path=subject.shown,
         topic=_topic(subject.path, axis) or (written if doc is None else doc.path),
@@ -123,36 +136,42 @@ def explain_value(
         doc="" if own is None else own.doc,
         words=words,
         needs=() if axis is None else tuple(_needs(axis, subject, made, catalog)),
-        goes_to=_goes_to(subject.path, stage, catalog) if stage is not None else _wide_to(wide),
+        goes_to=_wide_to(wide) if subject.stage is None else _goes_to(subject.path, stage, catalog),
+        is_planned=is_known,
     )
 
 
-def members_of(subject: Subject, record: Record) -> Mapping[str, ValuePlan]:
+def members_of(subject: Subject, record: Record, made: Made) -> Mapping[str, ValuePlan]:
     """Return the values below a path, as people write theirs: of a mapping, a stage, all stages."""
     start = f"{subject.path}." if subject.path else ""
     stages: Iterable[str | None] = [subject.stage]
     if subject == Subject(stage=None, path=STAGES):
         start, stages = "", dict.fromkeys(record.names.values())
-    return {
-        Subject(stage=stage, path=path).shown: value
+    found = (
+        (Subject(stage=stage, path=path), value)
         for stage in stages
         for path, value in record.values(stage).items()
         if path.startswith(start)
-    }
+    )
+    return {each.shown: as_it_holds(each, value, record, made) for each, value in found}
 
 
 def story_text(story: ValueStory, width: int | None = None) -> str:
     """Render the story of a value."""
     kind = f"   ({story.type})" if story.type else ""
+    is_known = not story.words or any(word.verdict == _WINS for word in story.words)
+    holds = f" = {value_text(story.value)}" if is_known else ""
     blocks = [
-        wrapped(f"{story.path} = {value_text(story.value)}{kind}", width),
+        wrapped(f"{story.path}{holds}{kind}", width),
         wrapped(story.doc, width),
     ]
     rows = [("layer", "place", "value", "")]
     rows += [(word.layer, word.place, value_text(word.value), word.verdict) for word in story.words]
     blocks.append(list(table(rows, width, headed=True)) if story.words else ["nobody gives it"])
     facts = [("needs", need) for need in story.needs]
-    blocks.append(list(table([*facts, ("goes to", story.goes_to)], width)))
+    facts += [("goes to", story.goes_to)] if story.goes_to else []
+    facts += [] if story.is_planned else [("holds", f"not yet: {NO_PLAN}, this is what was given")]
+    blocks.append(list(table(facts, width)))
     return "\n\n".join("\n".join(block) for block in blocks if block != [""]) + "\n"
 
 
@@ -161,12 +180,16 @@ def _is_here(doc: FieldDoc, subject: Subject, record: Record) -> bool:
 
     A plan has every value of the pipeline; and a mapping with free names has what was given alone.
     """
-    if doc.is_member:
+    if doc.is_member or not _is_known(subject, record):
         return False
     if subject.stage is None:
-        return doc.is_common and (not record.wide or is_of_connector(subject.path, record))
-    stage = record.stages.get(subject.stage)
-    return bool(doc.kinds) if stage is None else stage.execution_type in doc.kinds
+        return doc.is_common and is_of_connector(subject.path, record)
+    return record.stages[subject.stage].execution_type in doc.kinds
+
+
+def _is_known(subject: Subject, record: Record) -> bool:
+    """Whether it is known what holds: by the plan, or by the connector that a file names."""
+    return record.is_planned or (subject.stage is None and is_of_connector(subject.path, record))
 
 
 def _wide_to(wide: WideDoc | None) -> str:
@@ -194,23 +217,24 @@ def _words(
     own: Declaration | None,
     stage: StagePlan | None,
     path: str,
-    held: object,
+    beyond: Word,
 ) -> Iterator[Word]:
     """What the layers say, highest first; the field's own default is the last word.
 
-    The first of them wins; where that is a `null` that takes back the others, the last one does.
+    `beyond` holds where it is other than what they say; its value is `UNSET` where nothing is. The
+    first of all wins; where that is a `null` that takes back the others, a default does.
     """
     default = [Word(layer=_DEFAULT, place=_DEFAULT, value=own.default)] if own is not None else []
     if own is not None and (own.required or _DEFAULT in [each.layer for each in said]):
         default = []
-    above = list(_above(said, default, held))
-    if stage is not None and path == DEVICES:
-        above = list(_placed(said, stage))
+    given = [said[0].value] if _is_given(said) else [word.value for word in default]
+    above = [] if beyond.value in (UNSET, *given) else [beyond]
+    if stage is not None and path == DEVICES and not _is_given(said):
+        above = [_placed(said, stage)]
     words = [*above, *_below(said), *default]
     is_cleared = bool(said) and said[0].clears and not above
-    winner = len(words) - 1 if is_cleared else 0
     for number, word in enumerate(words):
-        wins = number == winner and word.verdict != _CLEARS
+        wins = word.layer == _DEFAULT if is_cleared else number == 0
         yield replace(word, verdict=_WINS) if wins else word
 
 
@@ -218,11 +242,10 @@ def _is_given(said: Sequence[ValuePlan]) -> bool:
     return bool(said) and not said[0].clears
 
 
-def _placed(said: Sequence[ValuePlan], stage: StagePlan) -> Iterator[Word]:
+def _placed(said: Sequence[ValuePlan], stage: StagePlan) -> Word:
     """Where a stage lies that nobody placed."""
-    if not _is_given(said):
-        why = f": {said[0].origin}" if _gives_way(said) else ""
-        yield Word(layer=PLACEMENT, place=f"automatic{why}", value=devices_text(stage))
+    why = f": {said[0].origin}" if _gives_way(said) else ""
+    return Word(layer=PLACEMENT, place=f"automatic{why}", value=devices_text(stage))
 
 
 def _gives_way(said: Sequence[ValuePlan]) -> bool:
@@ -235,13 +258,6 @@ def _below(said: Sequence[ValuePlan]) -> Iterator[Word]:
         yield replace(_word(said[1]), verdict=_GIVES_WAY)
         said = said[2:]
     yield from map(_word, said)
-
-
-def _above(said: Sequence[ValuePlan], default: Sequence[Word], held: object) -> Iterator[Word]:
-    """What holds, where the plan says more than was given."""
-    given = [said[0].value] if _is_given(said) else [word.value for word in default]
-    if held not in (UNSET, *given):
-        yield Word(layer=_LAYERS["pipeline"], place=_FORCED, value=held)
 
 
 def _word(said: ValuePlan) -> Word:
@@ -291,7 +307,9 @@ def _ignore(_sentence: str) -> None:
     """A check that cannot be made is none against a size."""
 
 
-def _goes_to(path: str, stage: StagePlan, catalog: Catalog) -> str:
+def _goes_to(path: str, stage: StagePlan | None, catalog: Catalog) -> str:
+    if stage is None:
+        return ""
     first, _, rest = path.partition(".")
     engine = f"engine `{stage.engine}`"
     if first == AXES:

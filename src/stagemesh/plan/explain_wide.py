@@ -18,7 +18,7 @@ from stagemesh.plan.values import EdgePlan
 from stagemesh.plan.wide_values import LAUNCH
 from stagemesh.spec.frozen import frozen
 
-_FILE_ALONE: Final = frozenset({"base_config", "platforms", "stages"})
+FILE_ALONE: Final = frozenset({"base_config", "platforms", "stages"})
 """Keys that are about a file: what they lead to are other values."""
 _GOES_TO: Final = {
     LAUNCH: "this start",
@@ -47,7 +47,7 @@ class WideDoc:
 def wide_doc(path: str, record: Record, made: Made, catalog: Catalog) -> WideDoc | None:
     """Return what declares a value; `None` for what only a file has, and for containers."""
     first, *rest = path.split(".")
-    if first in _FILE_ALONE:
+    if first in FILE_ALONE:
         return None
     if first == EDGES:
         edge = record.edges.get(rest[0]) if rest else None

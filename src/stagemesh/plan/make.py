@@ -29,6 +29,8 @@ class Made:
     """What was read."""
     loaded: Loaded | None = field(default=None, compare=False)
     """What the plan was made from; `None` when nothing could be read."""
+    saved: str | None = field(default=None, compare=False)
+    """The file of a saved plan; `None` for one that was made now."""
 
 
 def make(inputs: PlanInputs, host: Host, catalog: Catalog | None = None) -> Made:

@@ -27,8 +27,12 @@ def cleared_of(cleared: Mapping[str, Sourced[object]]) -> Mapping[str, ValuePlan
     return {path: value_plan(taken) for path, taken in sorted(cleared.items())}
 
 
-def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
-    """Say of everything that was said about axes where it came from."""
+def axis_values(axes: Iterable[AxisSettings], sizes: Mapping[str, int]) -> Mapping[str, ValuePlan]:
+    """Say of everything that was said about axes where it came from.
+
+    A size that follows from others comes from where its axis was switched on; `sizes` has it, or
+    lacks it where nothing is planned. An option alone switches an axis on, but gives no size.
+    """
     found: dict[str, ValuePlan] = {}
     for axis in axes:
         given: dict[str, Sourced[Any] | None] = {
@@ -39,6 +43,9 @@ def axis_values(axes: Iterable[AxisSettings]) -> Mapping[str, ValuePlan]:
             "kernel_specs": axis.kernel_specs,
             **axis.options,
         }
+        size = sizes.get(axis.axis, True)
+        if axis.size is None and (size != 1 or not any(given.values())):
+            given[SIZE] = Sourced(value=size, origin=axis.origin)
         for name, sourced in given.items():
             if sourced is not None:
                 found[f"{AXES}.{axis.axis}.{name}"] = value_plan(sourced)

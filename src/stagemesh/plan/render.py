@@ -217,14 +217,22 @@ def _counts(plan: Plan) -> str:
 
 
 def _telling(plan: Plan) -> str:
-    """Name a value worth explaining: an axis that was changed, else what was, else a stage."""
-    changed = [
-        (not path.startswith("axes."), f"{stage.name}.{shown_path(path)}")
+    """Name a value worth explaining: the first that was changed, axes before others, or a stage.
+
+    Devices that give way, and the name of the pipeline, tell less than anything else.
+    """
+    given = [
+        (f"{stage.name}.{shown_path(path)}", value, path.startswith("axes."))
         for stage in plan.stages
         for path, value in stage.values.items()
+    ]
+    given += [(path, value, False) for path, value in effective_values(plan)]
+    changed = [
+        (value.layer == PLACEMENT or name == "pipeline", not is_of_axis, name)
+        for name, value, is_of_axis in given
         if is_changed(value)
     ]
-    return min(changed, key=lambda each: each[0], default=(0, plan.stages[0].name))[1]
+    return min(changed, key=lambda each: each[:2], default=(0, 0, plan.stages[0].name))[2]
 
 
 def _taken_back(value: ValuePlan) -> str:

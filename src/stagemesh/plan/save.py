@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from stagemesh.config.check import check
 from stagemesh.config.document import Findings, Source, read_json
@@ -12,6 +13,9 @@ from stagemesh.config.plain import plain_fields
 from stagemesh.plan.values import PLAN_VERSION, Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
+
+_JSON: Final = ("{", "[", '"')
+"""How JSON begins, other than with a word or a number."""
 
 
 def to_json(plan: Plan) -> str:
@@ -23,6 +27,8 @@ def from_json(text: str, source: str = "plan.json") -> Plan | tuple[Diagnostic, 
     """Read what `to_json` wrote; `source` is how messages call it."""
     findings: Findings = []
     named = Source(name=source, layer=Layer.GLOBAL, expected="a plan")
+    if not text.lstrip().startswith(_JSON):  # such as a YAML file, which is meant for elsewhere
+        return (_no_plan("it is no JSON", Origin(layer=Layer.GLOBAL, source=source)),)
     document = read_json(text, named, findings, max_bytes=None)
     if document is None:
         return tuple(findings)
@@ -41,14 +47,18 @@ def _plan(value: object) -> Plan:
     return value
 
 
+def _no_plan(why: str, origin: Origin) -> Diagnostic:
+    return Diagnostic(
+        code="PL040",
+        message=f"this is no saved plan: {why}",
+        origin=origin,
+        help="`stagemesh plan MODEL -o plan.json` writes one; `--deploy-config` takes other files",
+    )
+
+
 def _wrong_version(value: Mapping[str | int, object], origin: Origin) -> Diagnostic:
     if "version" not in value:
-        return Diagnostic(
-            code="PL040",
-            message="this is no saved plan: it has no `version`",
-            origin=origin,
-            help="`stagemesh plan MODEL -o plan.json` writes one",
-        )
+        return _no_plan("it has no `version`", origin)
     return Diagnostic(
         code="PL041",
         message=f"the plan has version `{value['version']}`, and only `{PLAN_VERSION}` can be read",

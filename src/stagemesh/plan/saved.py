@@ -2,7 +2,8 @@
 
 Its decisions are planned again. What was edited is so checked like any other input; what does not
 follow from the rest, such as the members of a group or the reference of a loader, must be what
-planning gives now. Only the record of where values came from is taken as it is.
+planning gives now. The record of where values came from is taken as it is, as far as it is about
+what the plan has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stagemesh.config.tree import path_text, quoted
 from stagemesh.plan.build import PlanRequest, build
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.make import Made
+from stagemesh.plan.recorded import misrecorded
 from stagemesh.plan.restate import restated
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
@@ -53,7 +55,9 @@ def open_saved(file: Path | OpenedFile, host: Host | None, catalog: Catalog | No
     else:
         message = f"the checkpoint {quoted(plan.checkpoint.path)} of the plan is no absolute path"
         found.append(Diagnostic(code="PL046", message=message, origin=origin, help=_AGAIN))
-    return Made(plan=None if found else plan, diagnostics=tuple(found), documents=(), loaded=loaded)
+    if found:  # what was loaded now is not what the file tells of, and no answer comes from it
+        return _refused(*found)
+    return Made(plan=plan, diagnostics=(), documents=(), loaded=loaded, saved=str(file))
 
 
 def read_plan(opened: OpenedFile) -> Plan | tuple[Diagnostic, ...]:
@@ -148,13 +152,20 @@ def _edited(plan: Plan, again: Plan) -> Iterator[Diagnostic]:
         element = path[:2] if path[0] in ("stages", "edges") else path[:1]
         if element not in told:
             told.add(element)
-            message = f"the plan says {quoted(old)}, and planning gives {quoted(new)}"
-            yield Diagnostic(
-                code="PL047",
-                message=f"{quoted(path_text(path), 60)} is not what planning gives now",
-                notes=(Note(message=message),),
-                help=_AGAIN,
-            )
+            yield _edit(path, f"the plan says {quoted(old)}, and planning gives {quoted(new)}")
+    for index, stage in enumerate(plan.stages):
+        wrong = next(misrecorded(stage), None)
+        if wrong is not None and ("stages", index) not in told:
+            yield _edit(("stages", index, "values", wrong[0]), wrong[1])
+
+
+def _edit(path: ValuePath, why: str) -> Diagnostic:
+    return Diagnostic(
+        code="PL047",
+        message=f"{quoted(path_text(path), 60)} is not what planning gives now",
+        notes=(Note(message=why),),
+        help=_AGAIN,
+    )
 
 
 def _decisions(plan: Plan) -> dict[str, object]:

@@ -102,7 +102,7 @@ def plan_stage(
         loader=stage.loader,
         values={
             **cleared_of(settings.cleared),
-            **axis_values(item.settings for item in stack.axes),
+            **axis_values((item.settings for item in stack.axes), stack.sizes),
             **values_of(stack.all_fields),
         },
         async_chunk=hands_over_chunks(settings),

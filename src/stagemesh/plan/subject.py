@@ -63,6 +63,11 @@ class Record:
     edges: Mapping[str, EdgePlan] = field(default_factory=dict)
     """Edges of the plan by the numbers of their stages, such as `0-1`, and by their names."""
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether there is a plan, so that what nobody gave is known as well."""
+        return bool(self.stages)
+
     def values(self, stage: str | None) -> Mapping[str, ValuePlan]:
         """Values of a stage by path, those that nobody gave included."""
         found = dict(self.given.get(stage, {}))
@@ -115,7 +120,7 @@ def record_of(made: Made) -> Record | None:
     said: dict[str | None, Mapping[str, ValuePlan]] = {
         stage.name: {
             **cleared_of(stage.cleared),
-            **axis_values(stage.axes.values()),
+            **axis_values(stage.axes.values(), {}),
             **values_of(stage.fields),
         }
         for stage in settings.stages

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.make import Made, make
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.setup import SharePlan
 from stagemesh.spec.facts import StageFacts
+from tests.plan.fit.test_messages import FIXTURES, HOST
+from tests.plan.making import TOY, catalog
+from tests.plan.rules import toys
 from tests.plan.rules.test_mps import cuda
 from tests.plan.rules.toys import AR, GIB, TWO, Toy, chain, listed
 
@@ -136,16 +141,74 @@ def test_a_stage_that_no_device_holds_is_told_once(toy: Toy) -> None:
     assert found.startswith("PL016")
 
 
-def test_a_cache_and_the_weights_fit_a_device(toy: Toy) -> None:
-    """Where no engine estimates, both are added up."""
+def test_a_cache_of_a_given_size_fits_the_share_beside_the_weights(toy: Toy) -> None:
+    """The share is a target for all of a rank, so a plan cannot promise both."""
+    cache = {"kv_cache_memory_bytes": 60 * 10**9}
+    made = planned("qwen2_5_omni", 4, f"{SHARE}=0.3", "kv_cache_memory_bytes=60000000000")
+    (found,) = made.diagnostics
+    assert (found.code, found.origin and found.origin.path) == ("PL111", f"thinker.{SHARE}")
+    assert found.message == (
+        "`thinker` may use 22.35 GiB of a device and needs 71.66 GiB with its cache"
+    )
+    (note,) = found.notes
+    assert note.message == "the cache takes 55.88 GiB"
+    assert note.origin is not None
+    assert note.origin.source == "--set thinker.kv_cache_memory_bytes=60000000000"
+    assert "write at least `0.97`, lower `kv_cache_memory_bytes`" in (found.help or "")
+    fits = planned("qwen2_5_omni", 4, f"{SHARE}=0.97", "kv_cache_memory_bytes=60000000000")
+    assert fits.diagnostics == ()
+    assert toy.found(listed({**cache, **on(0, 0.3)})) == []  # nothing is known of this stage
+
+
+def planned(model: str, devices: int, *values: str) -> Made:
+    """Plan with values of `thinker`."""
+    given = tuple(f"thinker.{value}" for value in values)
+    inputs = PlanInputs(model=str(FIXTURES / model), devices=f"{devices}xH100", set_values=given)
+    return make(inputs, HOST)
+
+
+def test_a_cache_fits_a_device(toy: Toy) -> None:
+    """Where nothing else is known, the cache alone is told of."""
     cache = {"kv_cache_memory_bytes": 79 * 10**9}
     assert toy.found(listed(cache)) == []
     too_large = {"kv_cache_memory_bytes": 81 * 10**9}
     found = toy.one(listed(too_large))
     assert found.code == "PL112"
-    assert found.message == ("cache and weights of `s0` need 75.44 GiB, and a device has 74.51 GiB")
+    assert found.message == "the cache of `s0` needs 75.44 GiB, and a device has 74.51 GiB"
     unsized = replace(toy, devices=2, host=cuda("0", "1"))
     assert unsized.found(listed(too_large)) == []
+
+
+def test_a_cache_and_the_weights_fit_a_device(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no engine estimates and the files tell the weights, both are added up."""
+    known = catalog(TWO)
+    blind = {"toy": replace(TOY, memory=lambda _given: None)}
+    monkeypatch.setattr(
+        toys, "catalog", lambda *_: replace(known, engines={**known.engines, **blind})
+    )
+    toy = replace(toy, facts=weighing(s0=8 * GIB))
+    found = toy.one(listed({"tensor_parallel_size": 2, "kv_cache_memory_bytes": 76 * 10**9}))
+    assert (found.code, found.message) == (
+        "PL112",
+        "cache and weights of `s0` need 74.78 GiB, and a device has 74.51 GiB",
+    )
+
+
+def test_a_stage_that_its_engine_refuses_is_counted_as_a_whole() -> None:
+    """The sum is the one that the plan would have without the other mistake."""
+    made = planned("qwen2_5_omni", 4, "kv_cache_memory_bytes=100000000000", "max_model_len=1000000")
+    assert [each.code for each in made.diagnostics] == ["PL060", "PL112"]
+    assert made.diagnostics[1].message == (
+        "cache, weights and workspace of `thinker` need 108.9 GiB, and a device has 74.51 GiB"
+    )
+
+
+def test_of_a_stage_with_wrong_axes_the_cache_alone_is_counted() -> None:
+    """Nobody knows how its weights are cut; the cache is one rank's whatever they do."""
+    for cache, told in ((75 * 10**9, []), (81 * 10**9, ["PL112"])):
+        made = planned("qwen2_5_omni", 4, "tp=3", f"kv_cache_memory_bytes={cache}")
+        assert [each.code for each in made.diagnostics if each.code == "PL112"] == told
+        assert len(made.diagnostics) == 1 + len(told), made.diagnostics
 
 
 def test_a_share_is_between_nothing_and_all(toy: Toy) -> None:

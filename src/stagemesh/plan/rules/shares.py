@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from stagemesh.config.settings import StageSettings
+from stagemesh.plan.cost.estimate import stage_cost
 from stagemesh.plan.full import exceeds, shares_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
@@ -104,35 +105,61 @@ def _unknown_neighbours(context: RuleContext) -> Iterator[str]:
 
 
 def _too_small(context: RuleContext, draft: StageDraft, memory: int | None) -> Iterator[Diagnostic]:
-    """A budget that does not even hold what is there before any cache."""
-    share, estimate = share_of(draft), draft.memory
+    """A budget that does not hold what is there before any cache, or beside the cache it was given.
+
+    A cache that takes what is left makes itself fit; one of a given size does not.
+    """
+    share, estimate, given = share_of(draft), draft.memory, context.given(draft, _CACHE)
     if share is None or memory is None or estimate is None:
         return
-    budget, least = int(share * memory), estimate.weights + estimate.workspace
+    kept = 0 if given is None else estimate.cache
+    budget, least = int(share * memory), estimate.total - estimate.cache + kept
     if budget < least <= memory:
+        lower = f", lower `{_CACHE}`" if kept else ""
         yield Diagnostic(
             code="PL111",
             message=f"`{draft.stage.model_stage}` may use {size_text(budget)} of a device and needs"
-            f" {size_text(least)} without cache",
+            f" {size_text(least)} {'with its' if kept else 'without'} cache",
             origin=context.origin(draft, SHARE),
-            help=f"write at least `{math.ceil(least / memory * 100) / 100:g}`, or spread the stage"
-            " over more devices",
+            notes=(
+                (Note(message=f"the cache takes {size_text(kept)}", origin=given.origin),)
+                if given is not None and kept
+                else ()
+            ),
+            help=f"write at least `{math.ceil(least / memory * 100) / 100:g}`{lower}, or spread the"
+            " stage over more devices",
         )
 
 
 def _too_large_cache(
     context: RuleContext, draft: StageDraft, memory: int | None
 ) -> Iterator[Diagnostic]:
-    """A cache that no device can hold beside the weights, where no estimate counts it."""
-    cache, weights = draft.choice.value(_CACHE), draft.stack.facts.weight_bytes
+    """A cache that no device can hold beside the rest, where placement knows no bytes to check."""
+    cache = draft.choice.value(_CACHE)
     if not isinstance(cache, int) or memory is None or draft.memory is not None:
         return
-    least = (weights or 0) // draft.stack.world + cache
+    least, what = _beside(context, draft, cache)
     if least > memory:
         yield Diagnostic(
             code="PL112",
-            message=f"cache and weights of `{draft.stage.model_stage}` need {size_text(least)},"
-            f" and a device has {size_text(memory)}",
+            message=f"{what} of `{draft.stage.model_stage}` need{'s' if least == cache else ''}"
+            f" {size_text(least)}, and a device has {size_text(memory)}",
             origin=context.origin(draft, _CACHE),
             help=f"lower `{_CACHE}`, or spread the stage over more devices",
         )
+
+
+def _beside(context: RuleContext, draft: StageDraft, cache: int) -> tuple[int, str]:
+    """Count a cache with all that is known to lie beside it, and say what that is.
+
+    An engine that refuses its arguments for another reason has its estimate all the same.
+    """
+    if not draft.is_sound:
+        return cache, "the cache"
+    estimate = stage_cost(draft.stack, draft.choice, context.devices.each).memory
+    if estimate is not None:
+        return estimate.total - estimate.cache + cache, "cache, weights and workspace"
+    weights = draft.stack.facts.weight_bytes
+    if weights is None:
+        return cache, "the cache"
+    return cache + weights // draft.stack.world, "cache and weights"

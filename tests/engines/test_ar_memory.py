@@ -132,6 +132,15 @@ def test_the_workspace_counts_a_step_and_its_scores() -> None:
     assert memory(given(blank)).workspace == PROCESS
 
 
+def test_a_step_has_no_more_sequences_than_tokens() -> None:
+    """However many may run, so many scores are held and so many answers go on."""
+    many = ArOptions(max_num_seqs=10**11, max_num_batched_tokens=512, kv_cache_memory_bytes=GIB)
+    fewer = replace(many, max_num_seqs=512)
+    assert memory(given(args=many)) == memory(given(args=fewer))
+    assert step(given(args=many)) == step(given(args=fewer))
+    assert step(given(replace(DENSE, weight_bytes=None), many)).batch == 512
+
+
 def test_a_share_of_the_device_is_a_target_for_all_of_it() -> None:
     """The cache takes what weights and workspace leave, down to whole blocks."""
     asked = given(memory=4 * GIB, gpu_memory_utilization=0.5)

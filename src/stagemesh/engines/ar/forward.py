@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stagemesh.engines._budget import expert_bytes, weight_bytes
-from stagemesh.engines.ar.memory import cached_tokens, computed_dtype, held
+from stagemesh.engines.ar.memory import cached_tokens, computed_dtype, held, sequences_at_once
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.spec.cost import Forward, Part, Work
 from stagemesh.spec.engine import MemoryInput
@@ -23,7 +23,7 @@ def decode_step(given: MemoryInput) -> Forward:
     assert isinstance(options, ArOptions)
     whole, width = weight_bytes(given, dtype), DTYPE_BYTES[dtype]
     # ranks with different layers work on different requests, which share seats and cache
-    batch, work, waves = options.max_num_seqs, None, given.cut(Part.LAYERS)
+    batch, work, waves = sequences_at_once(options), None, given.cut(Part.LAYERS)
     if base is not None and whole is not None:
         context = min(CONTEXT_TOKENS, base.longest)
         batch = max(1, min(batch, cached_tokens(given, base) // context) // waves)

@@ -50,6 +50,11 @@ def served_length(options: ArOptions, *, token_bytes: int, longest: int) -> int:
     return min(longest, budget // (options.block_size * token_bytes) * options.block_size)
 
 
+def sequences_at_once(options: ArOptions) -> int:
+    """Most sequences of one step: each has one token of it at least."""
+    return min(options.max_num_seqs, options.max_num_batched_tokens)
+
+
 @frozen
 class Held:
     """What one rank holds, before the cache is cut into blocks."""
@@ -76,7 +81,7 @@ def held(given: MemoryInput) -> Held | None:
     width = DTYPE_BYTES[dtype]
     inner = 2 * -(-(facts.intermediate_size or 0) // given.cut(Part.WIDTH))
     tokens = -(-options.max_num_batched_tokens // given.cut(Part.TOKENS))
-    scores = options.max_num_seqs * (facts.vocab_size or 0) * _SCORE_BYTES
+    scores = sequences_at_once(options) * (facts.vocab_size or 0) * _SCORE_BYTES
     return Held(
         weights=_rank_weights(given, whole, width),
         workspace=WORKSPACE_BYTES

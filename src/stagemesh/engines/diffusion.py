@@ -19,6 +19,14 @@ from stagemesh.engines._budget import (
     weight_bytes,
 )
 from stagemesh.engines._denoising import DiffusionParams
+from stagemesh.engines._denoising_sizes import (
+    DECODERS,
+    SIZED_BY,
+    is_decoder,
+    requests,
+    results,
+    scaled,
+)
 from stagemesh.spec.cost import Forward, Part, Work
 from stagemesh.spec.engine import EngineSpec, MemoryEstimate, MemoryInput
 from stagemesh.spec.payload import DTYPE_BYTES
@@ -28,8 +36,6 @@ _DENOISERS: Final = ("transformer", "unet")
 """Beginnings of the names of components that the loop runs."""
 _ENCODERS: Final = ("text_encoder",)
 """Beginnings of the names of components that read the prompt."""
-_DECODERS: Final = ("vae",)
-"""Beginnings of the names of components that turn latents into pixels."""
 
 _STEPS: Final = 30
 """Denoising steps of a nominal request."""
@@ -64,7 +70,7 @@ def _memory(given: MemoryInput) -> MemoryEstimate | None:
     ]
     waits = given.stage_args.get("enable_cpu_offload") is True
     weights = max(denoiser, *others) if waits and others else denoiser + sum(others)
-    decodes = bool(_named(parts, _DECODERS)) or not others
+    decodes = bool(_named(parts, DECODERS)) or not others
     return MemoryEstimate(
         weights=weights,
         cache=0,
@@ -78,7 +84,7 @@ def _memory(given: MemoryInput) -> MemoryEstimate | None:
 
 
 def _forward(given: MemoryInput) -> Forward | None:
-    """Describe one forward of the denoiser for one branch.
+    """Describe one forward of the denoiser for one branch of all results that it makes together.
 
     A weight takes two operations a token, attention four for each pair of tokens and each number of
     a query.
@@ -90,7 +96,7 @@ def _forward(given: MemoryInput) -> Forward | None:
         return None
     weights = sliced_bytes(given, network, expert_bytes(given, network, width))
     query = (facts.num_attention_heads or 0) * (facts.head_dim or 0) * (facts.num_layers or 0)
-    attention = 4 * tokens * query / given.cut(Part.WIDTH)
+    attention = 4 * (tokens / results(given)) * query / given.cut(Part.WIDTH)
     flops = tokens * (2 * weights / width + attention) / given.cut(Part.TOKENS)
     branches = _BRANCHES if facts.guidance else 1
     return Forward(
@@ -99,6 +105,7 @@ def _forward(given: MemoryInput) -> Forward | None:
         weight_bytes=network or None,
         work=Work(flops=flops, read_bytes=weights) if network else None,
         repeats=_STEPS * -(-branches // given.cut(Part.BRANCHES)),
+        batch=requests(given),
     )
 
 
@@ -108,8 +115,7 @@ def _components(given: MemoryInput) -> Mapping[str, int]:
     Empty where the size of the denoiser is not known, unless the stage only decodes.
     """
     parts, network = _as_computed(given), weight_bytes(given, given_dtype(given))
-    is_decoder = bool(parts) and network is not None and _named(parts, _DECODERS) == parts
-    if is_decoder or _named(parts, _DENOISERS):
+    if (network is not None and is_decoder(given)) or _named(parts, _DENOISERS):
         return parts
     return {} if network is None else {**parts, _DENOISERS[0]: network}
 
@@ -138,16 +144,22 @@ def _denoising_bytes(given: MemoryInput, width: int) -> int:
 
 
 def _decoding_bytes(given: MemoryInput, width: int) -> int:
-    """Peak of the decoder: the whole picture, a band of it, or one tile beside the result."""
+    """Peak of the decoder: the whole picture, a band of it, or one tile beside the result.
+
+    All results are decoded together, or one by one beside those that are done.
+    """
     pixels, frames = given.facts.output_pixels, given.facts.output_frames or 1
     if pixels is None:
         return 0
-    number = _PIXEL_NUMBERS * width
-    at_once = pixels // frames * min(frames, _FRAMES_AT_ONCE)
-    if given.cut(Part.TILES) > 1 or given.stage_args.get("vae_use_tiling") is True:
-        return min(at_once, _TILE_PIXELS) * number + _COLOURS * pixels * width
-    bands = given.cut(Part.BANDS)
-    return at_once * number if bands == 1 else int(at_once * number / bands * (1 + _HALO))
+    number, count = _PIXEL_NUMBERS * width, results(given)
+    one = pixels // count // frames * min(frames, _FRAMES_AT_ONCE)
+    together = 1 if given.stage_args.get("vae_use_slicing") is True else count
+    is_tiled = given.cut(Part.TILES) > 1 or given.stage_args.get("vae_use_tiling") is True
+    kept = _COLOURS * pixels * width if is_tiled or together < count else 0
+    if is_tiled:
+        return min(one, _TILE_PIXELS) * together * number + kept
+    bands, peak = given.cut(Part.BANDS), one * together * number
+    return kept + (peak if bands == 1 else int(peak / bands * (1 + _HALO)))
 
 
 def _element_bytes(given: MemoryInput) -> int:
@@ -160,6 +172,8 @@ ENGINE: Final = EngineSpec(
     runs=frozenset({ExecutionType.DIFFUSION}),
     default_for=frozenset({ExecutionType.DIFFUSION}),
     params=DiffusionParams,
+    scale=scaled,
+    sized_by=SIZED_BY,
     memory=_memory,
     forward=_forward,
     needs_weights=True,

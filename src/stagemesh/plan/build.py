@@ -12,12 +12,12 @@ from stagemesh.plan.checks import check_stack
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
-from stagemesh.plan.engine import EngineChoice, choose_engine
+from stagemesh.plan.engine import EngineChoice
 from stagemesh.plan.kernels import with_one_spelling
 from stagemesh.plan.lacking import without_lacking
 from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
-from stagemesh.plan.params import model_args, sampling
+from stagemesh.plan.params import chosen, model_args
 from stagemesh.plan.pins import arrange, is_as_shipped, listed_devices, with_word
 from stagemesh.plan.place import Placement
 from stagemesh.plan.report import Report
@@ -169,14 +169,13 @@ def _draft(
     stack = stack_of(stage, settings, facts, catalog.axes)
     settings = replace(settings, fields=stack.all_fields)
     is_sound = check_stack(stack, report)
-    choice = choose_engine(stage, settings, catalog.engines, report)
+    choice = chosen(stage, settings, catalog.engines, report)
     return StageDraft(
         stage=stage,
         stack=stack,
         is_sound=is_sound,
         choice=choice,
         model_args=model_args(stage, settings, report),
-        sampling=sampling(stage, settings, choice, report),
         cost=_cost(stack, choice, request.devices, settings, report) if is_sound else StageCost(),
     )
 

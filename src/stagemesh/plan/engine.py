@@ -39,6 +39,8 @@ class EngineChoice:
     """Given fields of the stage's kind on which the engine does not act yet."""
     said: Mapping[str, object] = field(default_factory=dict)
     """All fields that were given, but those of the planner itself and those that nobody takes."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    """Request parameters that hold where a request does not say others."""
     is_known: bool = True
     """False when a mistake was reported, so that nothing more can be said about the engine."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import cast
 
@@ -11,11 +11,12 @@ from stagemesh.config.check import hints
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.config.tree import quoted
-from stagemesh.plan.engine import EngineChoice
+from stagemesh.plan.engine import EngineChoice, choose_engine
 from stagemesh.plan.refusal import make_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, Severity, did_you_mean
+from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
@@ -32,6 +33,17 @@ def model_args(
     origins = {} if given is None else {name: given.at(name) for name in taken}
     report.add(*(refusal.told("PL025", what, origins) for refusal in refusals))
     return {} if refusals else plain_fields(made)
+
+
+def chosen(
+    stage: StagePipelineConfig,
+    settings: StageSettings,
+    engines: Mapping[str, EngineSpec],
+    report: Report,
+) -> EngineChoice:
+    """Return the engine of a stage with its arguments and its default request parameters."""
+    choice = choose_engine(stage, settings, engines, report)
+    return replace(choice, params=sampling(stage, settings, choice, report))
 
 
 def sampling(

@@ -46,8 +46,6 @@ class StageDraft:
     """Its engine."""
     model_args: Mapping[str, object]
     """Its `additional_config`, defaults filled in."""
-    sampling: Mapping[str, object]
-    """Its default request parameters."""
     cost: StageCost
     """What one rank of it holds and sends, as far as that can be told."""
 
@@ -55,6 +53,11 @@ class StageDraft:
     def stage_id(self) -> int:
         """Number of the stage."""
         return self.stage.stage_id
+
+    @property
+    def sampling(self) -> Mapping[str, object]:
+        """Its default request parameters."""
+        return self.choice.params
 
     @property
     def memory(self) -> MemoryEstimate | None:

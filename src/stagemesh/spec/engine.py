@@ -211,6 +211,8 @@ class MemoryInput:
     """Kind of the devices: `cpu`, `cuda`, or the name of an imaginary one."""
     stage_args: Mapping[str, object] = field(default_factory=dict)
     """Given fields of the stage's kind that are no arguments of the engine."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    """Request parameters that hold where a request does not say others."""
     device_memory_bytes: int | None = None
     """Bytes of one device, when they are known."""
     pieces: Pieces = field(default_factory=dict)
@@ -259,6 +261,24 @@ ForwardModel: TypeAlias = Callable[[MemoryInput], Forward | None]
 """Describes one run of the network; `None` when a fact is missing."""
 
 
+@frozen
+class Scaled:
+    """What a checkpoint says, for the size and number of results that a stage is asked for."""
+
+    facts: StageFacts
+    """Facts of all that is computed together, where amounts depend on that."""
+    uncounted: tuple[str, ...] = ()
+    """Given fields and request parameters that change what is held, in a way that is unknown."""
+
+
+ScaleModel: TypeAlias = Callable[[MemoryInput], Scaled]
+"""Turns facts about one result of the model's own size into those of what is asked for."""
+
+
+def _as_it_is(given: MemoryInput) -> Scaled:
+    return Scaled(facts=given.facts)
+
+
 EngineCheck: TypeAlias = Callable[[MemoryInput], Iterable[Finding]]
 """What an engine has against its arguments, given what the checkpoint says."""
 
@@ -287,6 +307,10 @@ class EngineSpec:
     """Dataclass of the stage fields that are its arguments."""
     params: type = NoOptions
     """Dataclass of the request parameters that it takes."""
+    scale: ScaleModel = _as_it_is
+    """How facts grow with what a request asks for; all else is given what comes of it."""
+    sized_by: frozenset[str] = frozenset()
+    """Request parameters that decide what all stages hold which a request passes."""
     memory: MemoryModel = _unknown_memory
     """Its memory model."""
     forward: ForwardModel | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -18,6 +19,36 @@ class WeightFiles:
     """Type of most of the weights, a key of `payload.DTYPE_BYTES`; `None` where it is not told."""
     is_present: bool = True
     """False where an index tells their size and none of them is there."""
+
+
+@frozen
+class Canvas:
+    """How large a denoiser's pictures or clips are, and what those of another size come to.
+
+    Sizes are frames, height and width; a frame counts as one where they are pictures.
+    """
+
+    size: tuple[int, int, int]
+    """The model's own, in pixels."""
+    cell: tuple[int, int, int]
+    """Frames, rows and columns of it that become one cell of the latent; the first frame is one
+    of its own."""
+    patch: tuple[int, int, int] | None = None
+    """Cells that make one token; `None` where it is not known, or nothing is denoised."""
+    pictures: int = 1
+    """Pictures or clips whose tokens one forward has: the result, and those that are edited."""
+
+    def tokens(self, size: tuple[int, int, int]) -> int | None:
+        """Tokens of one forward besides those of the prompt."""
+        if self.patch is None:
+            return None
+        sides = zip(self._cells(size), self.patch, strict=True)
+        return self.pictures * math.prod(-(-cells // cut) for cells, cut in sides)
+
+    def _cells(self, size: tuple[int, int, int]) -> tuple[int, int, int]:
+        frames, height, width = size
+        each, rows, columns = self.cell
+        return (frames - 1) // each + 1, max(height // rows, 1), max(width // columns, 1)
 
 
 @frozen
@@ -63,6 +94,8 @@ class StageFacts:
     """Pixels of one decoded picture or clip, all frames together."""
     output_frames: int | None = None
     """Frames of it; 1 for a picture."""
+    canvas: Canvas | None = None
+    """How those numbers come about, so that they can be told for another size."""
     num_parameters: int | None = None
     """Weights of the network, where they follow from its configuration; of all of its kind where a
     stage has several, such as the two denoisers of a clip."""

@@ -22,12 +22,6 @@ class Autoencoder:
     num_parameters: int | None = None
     """Weights of both halves; `None` where no formula is known."""
 
-    def latent(self, size: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Frames, rows and columns of the latent of a picture or clip."""
-        frames, height, width = size
-        side = self.pixels or 1
-        return (frames - 1) // self.frames + 1, height // side, width // side
-
 
 def autoencoder(config: JsonObject) -> Autoencoder:
     """Read the configuration of a VAE; nothing is known of an unknown class.

@@ -13,7 +13,7 @@ from stagemesh.models._diffusers.numbers import flag
 from stagemesh.models.diffusers._classes import CLASSES, PipelineClass
 from stagemesh.models.diffusers._components import DECODERS, DENOISERS, ENCODERS
 from stagemesh.models.diffusers._parts import Parts, read_parts, weights_of
-from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.facts import Canvas, StageFacts
 from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
 
 _DENOISER: Final = {"denoiser": DENOISERS}
@@ -85,13 +85,15 @@ def _decoding(
     configs: CheckpointConfigs, parts: Parts, decoders: Mapping[str, StageFacts]
 ) -> StageFacts:
     """Facts of what decodes: how large, and what a picture or a clip of it has."""
-    size = _pixels(parts, _class(configs.root))
+    canvas = _canvas(parts, _class(configs.root))
+    size = None if canvas is None else canvas.size
     return StageFacts(
         num_experts=0,
         num_parameters=_total(decoders.values()),
         guidance=False,
         output_pixels=None if size is None else math.prod(size),
         output_frames=None if size is None else size[0],
+        canvas=canvas,
     )
 
 
@@ -106,7 +108,8 @@ def _denoising(
     denoisers = tuple(parts.denoisers.values())
     known = _class(root)
     sequence, text = _lengths(parts, known)
-    size = _pixels(parts, known)
+    canvas = _canvas(parts, known)
+    size = None if canvas is None else canvas.size
     facts = replace(
         denoisers[0].facts,
         num_parameters=_total(each.facts for each in denoisers),
@@ -114,6 +117,7 @@ def _denoising(
         text_length=text,
         output_pixels=None if size is None else math.prod(size),
         output_frames=None if size is None else size[0],
+        canvas=canvas,
         guidance=_guidance(root, denoisers, known),
     )
     return _weighed(facts, configs, components)
@@ -130,32 +134,33 @@ def _guidance(
 
 def _lengths(parts: Parts, known: PipelineClass | None) -> tuple[int | None, int | None]:
     """Tokens of one forward at the model's own size, and those of the prompt among them."""
-    network, vae = _first(parts)
+    network, canvas = _first(parts)[0], _canvas(parts, known)
     text: int | None = 0
     if network.joins_text:
         text = network.own_text_length or (None if known is None else known.text_length)
-    size = _pixels(parts, known)
     if network.patch is None:
         return None, None
-    if size is None or vae is None or text is None:
-        return None, text
-    latent = vae.latent(size)
-    frames, rows, columns = (
-        -(-cells // cut) for cells, cut in zip(latent, network.patch, strict=True)
-    )
-    pictures = 0 if known is None else known.pictures
-    return frames * rows * columns * (1 + pictures) + text, text
+    tokens = None if canvas is None else canvas.tokens(canvas.size)
+    return (None if tokens is None or text is None else tokens + text), text
 
 
-def _pixels(parts: Parts, known: PipelineClass | None) -> tuple[int, int, int] | None:
-    """Frames, height and width of a picture or clip of the model's own size."""
+def _canvas(parts: Parts, known: PipelineClass | None) -> Canvas | None:
+    """The model's own size of picture or clip in pixels, and how they become tokens."""
     network, vae = _first(parts)
     if vae is None or vae.pixels is None:
         return None
+    size = None if known is None else known.size
     if network.own_size is not None:
         frames, rows, columns = network.own_size
-        return frames, rows * vae.pixels, columns * vae.pixels
-    return None if known is None else known.size
+        size = frames, rows * vae.pixels, columns * vae.pixels
+    if size is None:
+        return None
+    return Canvas(
+        size=size,
+        cell=(vae.frames, vae.pixels, vae.pixels),
+        patch=network.patch,
+        pictures=1 + (0 if known is None else known.pictures),
+    )
 
 
 def _first(parts: Parts) -> tuple[Denoiser, Autoencoder | None]:

@@ -29,6 +29,8 @@ class StageCost:
     """What the axes cut."""
     axes: Mapping[str, Cost] = field(default_factory=dict)
     """Cost of each axis that is larger than 1 and has one."""
+    uncounted: tuple[str, ...] = ()
+    """Given values that change what it holds in a way that is unknown."""
     unknown: tuple[str, ...] = ()
     """Axes whose cost cannot be told, though the engine describes what it runs."""
 
@@ -46,12 +48,18 @@ class StageCost:
 
 
 def memory_input(stack: Stack, choice: EngineChoice, devices: DevicesPlan) -> MemoryInput:
-    """Return what the models of an engine are given about a stage."""
+    """Return what the models of an engine are given about a stage, at the size it is asked for."""
+    given = _input(stack, choice, devices)
+    return given if choice.spec is None else replace(given, facts=choice.spec.scale(given).facts)
+
+
+def _input(stack: Stack, choice: EngineChoice, devices: DevicesPlan) -> MemoryInput:
     return MemoryInput(
         facts=positive(stack.facts),
         sizes=stack.sizes,
         args=choice.args,
         stage_args=choice.stage_args,
+        params=choice.params,
         device_kind=devices.kind,
         device_memory_bytes=devices.memory_bytes,
         pieces=pieces_of(stack),
@@ -63,7 +71,9 @@ def stage_cost(stack: Stack, choice: EngineChoice, devices: DevicesPlan) -> Stag
     spec = choice.spec
     if spec is None or not isinstance(choice.args, spec.options):
         return StageCost()
-    given = memory_input(stack, choice, devices)
+    given = _input(stack, choice, devices)
+    scaled = spec.scale(given)
+    given = replace(given, facts=scaled.facts)
     forward = None if spec.forward is None else spec.forward(given)
     costs: dict[str, Cost | None] = {}
     for item in stack.axes:
@@ -78,6 +88,7 @@ def stage_cost(stack: Stack, choice: EngineChoice, devices: DevicesPlan) -> Stag
         forward=forward,
         pieces=given.pieces,
         axes=known,
+        uncounted=scaled.uncounted,
         unknown=tuple(name for name, cost in costs.items() if cost is None),
     )
 

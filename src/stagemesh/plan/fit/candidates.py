@@ -19,9 +19,9 @@ from stagemesh.plan.build import PlanRequest
 from stagemesh.plan.checks import check_stack
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.cost.speed import StageTime, stage_time
-from stagemesh.plan.engine import choose_engine
 from stagemesh.plan.fit.layout import Change, Sizes, changed_stage, shared_by
 from stagemesh.plan.fit.sizes import below, is_usual, products, subsets
+from stagemesh.plan.params import chosen
 from stagemesh.plan.pins import bound_devices
 from stagemesh.plan.place import place
 from stagemesh.plan.report import Report
@@ -81,7 +81,7 @@ class StageSearch:
         self._axes = catalog.axes
         self._facts = request.facts.get(stage.model_stage, StageFacts())
         self._each = request.devices.each
-        self._choice = choose_engine(stage, settings, catalog.engines, Report())
+        self._choice = chosen(stage, settings, catalog.engines, Report())
         self._devices = request.devices
         self._listed = bound_devices(settings)
         report = Report()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stagemesh.plan.rules.context import RuleContext, Ruling
+from stagemesh.plan.stage import StageDraft
 
 _UNCOUNTED: Final = (
     "quantization",
@@ -26,10 +28,27 @@ def memory(context: RuleContext) -> Ruling:
     """Say of which values the estimates know nothing; an engine that acts on one counts it."""
     return Ruling(
         skipped=tuple(
-            f"memory of `{draft.stage.model_stage}`: the effect of `{name}` is not estimated"
+            f"memory of `{draft.stage.model_stage}`: the effect of {value} is not estimated"
             for draft in context.drafts
             if draft.memory is not None
-            for name in _UNCOUNTED
-            if draft.choice.stage_args.get(name) not in _AS_IT_IS
+            for value in (*_own(draft), *_of_others(draft, context.drafts))
         )
     )
+
+
+def _own(draft: StageDraft) -> Iterator[str]:
+    """Values of the stage itself."""
+    stage_args = draft.choice.stage_args
+    given = (name for name in _UNCOUNTED if stage_args.get(name) not in _AS_IT_IS)
+    yield from (f"`{name}`" for name in (*draft.cost.uncounted, *given))
+
+
+def _of_others(draft: StageDraft, drafts: Sequence[StageDraft]) -> Iterator[str]:
+    """Sizes that are set at a stage before it, and not at this one, which gets its results."""
+    spec = draft.choice.spec
+    for other in drafts:
+        if spec is not None and other.stage_id in draft.stage.input_sources:
+            for name in sorted(spec.sized_by):
+                said = other.sampling.get(name)
+                if said is not None and said != draft.sampling.get(name):
+                    yield f"`{name}` of `{other.stage.model_stage}`"

@@ -46,6 +46,11 @@ _PLATFORMS: Final[Mapping[str, str]] = {
 """Platforms of the imaginary devices that CUDA does not drive."""
 
 
+def platform_of(kind: str) -> str:
+    """Return what drives devices of a kind; hosts say that as their kind."""
+    return _PLATFORMS.get(kind, "cuda" if kind in IMAGINARY else kind)
+
+
 @frozen
 class Devices:
     """The devices that placement may use."""
@@ -68,7 +73,7 @@ class Devices:
     @property
     def platform(self) -> str:
         """What drives them: the name of a section of a deploy file, such as `cuda`."""
-        return _PLATFORMS.get(self.kind, "cuda" if self.kind in IMAGINARY else self.kind)
+        return platform_of(self.kind)
 
     def resolved(self, count: int) -> DevicesPlan:
         """Return what the plan says about them when it is made for `count` of them."""

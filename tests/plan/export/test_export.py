@@ -206,7 +206,7 @@ def test_placement_groups_list_what_they_do_not_say(plan: Plan) -> None:
     devices = replace(plan.devices, kind="H200")
     told = unsaid(replace(plan, devices=devices, stages=(first, *plan.stages[1:])))
     assert told == [
-        "kind of device: `H200`; Ray counts every kind that it knows as `GPU`",
+        "kind of device: `H200`; Ray counts it as `GPU`, like all of that name",
         "`thinker.devices: 2,3`; Ray takes any that are free",
         "`thinker`: memory of a rank, 3 bytes",
         "`thinker`: binding to NUMA nodes",
@@ -234,6 +234,41 @@ def test_every_replica_is_a_placement_group_of_its_ranks() -> None:
     for group in groups:
         assert group["strategy"] == "STRICT_PACK"
         assert group["bundles"] == [{"CPU": 1, "GPU": 1}] * 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource"),
+    [
+        ("H100", "GPU"),
+        ("cuda", "GPU"),
+        ("MI300X", "GPU"),
+        ("Max1550", "GPU"),
+        ("Ascend910B", "NPU"),
+        ("MTTS4000", "MUSA"),
+    ],
+)
+def test_devices_are_asked_for_by_the_name_that_ray_has(
+    plan: Plan, kind: str, resource: str
+) -> None:
+    """It counts few kinds as GPUs; what it does not find is named when a node is started."""
+    made = replace(plan, devices=replace(plan.devices, kind=kind))
+    for group in bundles(made):
+        assert [each[resource] for each in group["bundles"]] == [1] * len(group["ranks"])
+    told = unsaid(made)
+    assert told[0] == (
+        f"kind of device: `{kind}`; Ray counts it as `{resource}`, like all of that name"
+    )
+    started = [each for each in told if "--resources" in each]
+    assert started == (
+        []
+        if resource != "MUSA"
+        else [
+            (
+                "how many devices a node has: Ray finds none of these;"
+                """ start it with `--resources='{"MUSA": N}'`"""
+            )
+        ]
+    )
 
 
 def test_replicas_that_share_a_device_share_a_group() -> None:

@@ -182,7 +182,7 @@ def test_a_vae_of_an_unknown_class_says_nothing_of_size() -> None:
     assert dit(configs).sequence_length is None
 
 
-def test_the_largest_text_encoder_is_the_one_that_is_cut() -> None:
+def test_the_largest_text_encoder_says_how_often_all_are_cut() -> None:
     """T5 beside CLIP, Llama beside CLIP; a decoder has fewer key heads."""
     t5 = facts_of(changed("flux"), "flux_split")["text_encoder"]
     assert (t5.num_attention_heads, t5.hidden_size, t5.intermediate_size) == (64, 4096, 10240)

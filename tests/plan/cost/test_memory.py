@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from stagemesh.config.inputs import PlanInputs
 from stagemesh.engines.diffusion import ENGINE
+from stagemesh.plan.make import make
 from stagemesh.plan.values import MemoryPlan
 from stagemesh.spec.cost import Part, Pieces
 from stagemesh.spec.engine import MemoryEstimate, MemoryInput
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import NoOptions
+from tests.architecture.source import ROOT
 from tests.plan.cost.known import FLUX, WAN, laid_out
+from tests.plan.fit.test_messages import FIXTURES, HOST
 
 GIB: Final = 2**30
 PROCESS: Final = 256 * 2**20
@@ -85,6 +90,28 @@ def test_weights_are_cut_by_what_cuts_them() -> None:
     both = estimated(FLUX, {Part.WIDTH: 2, Part.SHARDS: 4}).weights
     assert both == pytest.approx(transformer / 8 + others, abs=2)
     assert estimated(FLUX, {Part.TOKENS: 4, Part.BRANCHES: 2}).weights == whole
+
+
+def test_all_text_encoders_are_cut_whether_they_are_a_stage_or_not(tmp_path: Path) -> None:
+    """A small one beside a large one too, as the guide says."""
+    deploy = tmp_path / "split.yaml"
+    deploy.write_text("pipeline: flux_split\n", encoding="utf-8")
+    model, fields = str(FIXTURES / "diffusers/flux"), ("text_encoder.tp=8",)
+    whole, cut = (
+        make(
+            PlanInputs(model=model, deploy_config=deploy, devices="16xH200", set_values=values),
+            HOST,
+        ).plan
+        for values in ((), fields)
+    )
+    assert whole is not None
+    assert cut is not None
+    before, after = whole.stages[0].memory, cut.stages[0].memory
+    assert before is not None
+    assert after is not None
+    assert after.weights == -(-before.weights // 8)
+    guide = (ROOT / "docs/guide/diffusers.md").read_text(encoding="utf-8")
+    assert "`tp` cuts all of them" in guide
 
 
 def test_experts_are_cut_by_their_own_axis() -> None:

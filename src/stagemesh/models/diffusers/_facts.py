@@ -74,7 +74,10 @@ def _weighed(
 
 
 def _encoding(configs: CheckpointConfigs, parts: Parts) -> StageFacts:
-    """Facts of the largest encoder, which is the one that is cut; all of them are weighed."""
+    """Facts of the largest encoder, whose heads say how often all of them can be cut.
+
+    All are weighed. Plans for T5, CLIP and the usual decoders leave none of them whole.
+    """
     encoders = parts.encoders
     largest = max(encoders.values(), key=lambda each: each.num_parameters or 0)
     facts = replace(largest, num_parameters=_total(encoders.values()))

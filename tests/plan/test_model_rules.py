@@ -127,14 +127,14 @@ def test_a_rule_sees_the_platform(tmp_path: Path, devices: object, platform: str
         ("a", "tp", "stages[0].tensor_parallel_size"),
         ("a", "async_chunk", "async_chunk"),
         ("b", "async_chunk", "async_chunk"),
-        ("b", "pitch", None),
-        ("nobody", "pitch", None),
+        ("b", "pitch", "pipeline"),
+        ("nobody", "pitch", "pipeline"),
     ],
 )
 def test_what_a_rule_finds_points_to_the_value(
     tmp_path: Path, stage_name: str, field: str, path: str | None
 ) -> None:
-    """Wherever it was written; to nothing when nobody wrote it."""
+    """Wherever it was written; to the choice of the model when nobody wrote it."""
     finding = ModelFinding(
         code="TY001", message="no", stage=stage_name, field=field, help="write yes"
     )
@@ -143,6 +143,23 @@ def test_what_a_rule_finds_points_to_the_value(
     [told] = result.diagnostics
     assert (told.code, told.message, told.help) == ("TY001", "no", "write yes")
     assert (None if told.origin is None else told.origin.path) == path
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ("dtype", "stages[0].additional_config.pitch"),
+        ("max_num_seqs", "stages[0].max_num_seqs"),
+    ],
+)
+def test_what_nobody_wrote_is_told_at_what_asks_for_it(
+    tmp_path: Path, field: str, path: str
+) -> None:
+    """Unless somebody did write the value at fault."""
+    finding = ModelFinding(code="TY001", message="no", stage="a", field=field, asked_by="pitch")
+    [told] = made(tmp_path, lambda _view: [finding]).diagnostics
+    assert told.origin is not None
+    assert told.origin.path == path
 
 
 def test_a_size_that_a_flag_leaves_open_points_to_the_flag(tmp_path: Path) -> None:

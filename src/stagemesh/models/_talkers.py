@@ -58,6 +58,7 @@ def first_audio_findings(
                 stage=talker,
                 field=field,
                 help="or set `talker_first_audio: false` in `extra` of the connector",
+                asked_by="talker_first_audio",
             )
 
 

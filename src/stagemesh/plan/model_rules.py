@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from stagemesh.config.check import check
 from stagemesh.config.place import Nowhere, Place
@@ -75,22 +77,32 @@ def _typed(kind: type, values: Mapping[str, object]) -> object:
 # --- where it was written ------------------------------------------------------------------------
 
 
+_CHOICE: Final = "pipeline"
+"""The field that chooses the model, and so its rules."""
+
+
 def _origin(finding: ModelFinding, context: RuleContext) -> Origin | None:
-    """Return where the value at fault was written; `None` when nobody wrote it."""
-    stages = {each.name: each for each in context.settings.stages}
-    said = stages.get(finding.stage)
-    own = (
-        ()
-        if said is None
-        else (
-            said.fields.get(finding.field),
-            _part(said, finding.field),
-            _edge_option(finding, context),
-            _axis(said, finding.field),
-        )
-    )
-    found = (*own, context.settings.fields.get(finding.field))
-    return next((given.origin for given in found if given is not None), None)
+    """Return where the value at fault was written, else what asks for another one.
+
+    That is the choice of the model where the finding names nothing; `None` when nobody wrote it.
+    """
+    named = (finding.field, *(() if finding.asked_by is None else (finding.asked_by,)))
+    found = itertools.chain.from_iterable(_written(finding.stage, name, context) for name in named)
+    chosen = context.settings.fields.get(_CHOICE)
+    return next((given.origin for given in (*found, chosen) if given is not None), None)
+
+
+def _written(
+    stage: str, name: str, context: RuleContext
+) -> Iterator[Sourced[Any] | AxisSettings | None]:
+    """Look a name up among all that a finding may name, the nearest first."""
+    said = next((each for each in context.settings.stages if each.name == stage), None)
+    if said is not None:
+        yield said.fields.get(name)
+        yield _part(said, name)
+        yield _edge_option(name, context)
+        yield _axis(said, name)
+    yield context.settings.fields.get(name)
 
 
 def _part(settings: StageSettings, name: str) -> Sourced[object] | None:
@@ -103,8 +115,8 @@ def _axis(settings: StageSettings, name: str) -> Sourced[int] | AxisSettings | N
     return axis if axis is None or axis.size is None else axis.size
 
 
-def _edge_option(finding: ModelFinding, context: RuleContext) -> Sourced[object] | None:
+def _edge_option(name: str, context: RuleContext) -> Sourced[object] | None:
     """Find an option of the stage's edges in the connectors that carry them."""
     connectors = context.settings.connectors.values()
-    found = [each.edge_options.get(finding.field) for each in connectors]
+    found = [each.edge_options.get(name) for each in connectors]
     return next((each for each in found if each is not None), None)

@@ -28,6 +28,8 @@ class ModelFinding:
     """What is at fault there: a stage field, an axis, a model option, or an option of its edges."""
     help: str | None = None
     """What to write instead."""
+    asked_by: str | None = None
+    """What asks for another value there; it is shown where nobody wrote the one at fault."""
 
 
 @frozen

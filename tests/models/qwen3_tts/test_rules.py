@@ -146,6 +146,17 @@ def test_a_finding_stands_at_the_value_at_fault(tmp_path: Path) -> None:
     assert found.help == "or set `talker_first_audio: false` in `extra` of the connector"
 
 
+def test_what_one_stage_lacks_and_nobody_wrote_stands_at_its_choice(tmp_path: Path) -> None:
+    """The pipeline is what asks for it."""
+    file = tmp_path / "fused.yaml"
+    file.write_text("# mine\npipeline: qwen3_tts_fused\n", encoding="utf-8")
+    found = made("qwen3_tts", file, "2xH100").diagnostics
+    assert {each.code for each in found} == {"MD029"}
+    for each in found:
+        assert each.origin is not None
+        assert (each.origin.source, each.origin.line, each.origin.column) == (str(file), 2, 11)
+
+
 def test_options_of_one_stage_are_unknown_to_two() -> None:
     """They are no part of its options."""
     deploy: dict[str, Any] = talker(TWO, additional_config={"code_predictor_fused": True})

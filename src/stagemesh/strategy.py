@@ -4,13 +4,17 @@
     Omni("MODEL", strategy_config=strategies)
 
 One entry of a file is one `StrategySpec`; `DiffusionParallelConfig` says the layout of a diffusion
-stage as a whole. All of it goes through the planner, so nothing here decides anything.
+stage as a whole. All of it goes through the planner, so nothing here decides anything. Every type
+that these functions take is here as well.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stagemesh.config.catalog import Catalog
+from stagemesh.config.host import Host
+from stagemesh.config.inputs import PlanInputs
 from stagemesh.errors import AxisTranslationError, StrategyApplyError, StrategyLoadError
 from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.strategies import (
@@ -22,6 +26,7 @@ from stagemesh.plan.strategies import (
     translate_strategy_stack,
 )
 from stagemesh.spec.axis import Owner
+from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.hooks import HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.patterns import (
     Aggregation,
@@ -44,6 +49,7 @@ from stagemesh.spec.patterns import (
     TakeRank,
     Union,
 )
+from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 from stagemesh.spec.strategy import MeshAxis, StrategySpec, mesh_axis_kinds
 
 if TYPE_CHECKING:
@@ -55,12 +61,15 @@ __all__ = [
     "AllGather",
     "AxisTranslationError",
     "Broadcast",
+    "Catalog",
     "Combine",
     "DiffusionParallelConfig",
     "DuplicateWithCondTag",
+    "ExecutionType",
     "FanInByStage",
     "GatherDim",
     "HookCategory",
+    "Host",
     "KernelSpec",
     "LayerHookSpec",
     "MeshAxis",
@@ -68,13 +77,16 @@ __all__ = [
     "OmniParallelConfig",
     "Owner",
     "PartitionByHash",
+    "PipelineConfig",
     "PipelineMicrobatch",
+    "PlanInputs",
     "Policy",
     "RouteByExpert",
     "RouteByStage",
     "Routing",
     "ShardSequence",
     "ShardSpatial",
+    "StageFacts",
     "StitchPipeline",
     "StitchSpatial",
     "StrategyApplyError",

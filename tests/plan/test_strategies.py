@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -272,6 +273,50 @@ def test_a_file_that_cannot_be_loaded_is_raised(tmp_path: Path, text: str, match
 
 
 # --- arguments of other types ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", list(ExecutionType))
+def test_the_kind_of_a_stage_is_a_member_or_its_text(kind: ExecutionType) -> None:
+    """As the kind of an axis is."""
+    two = [StrategySpec(mesh_axis=MeshAxis(kind="stage_replica", size=2))]
+    named = translate_strategy_stack(two, execution_type=kind.value)
+    assert named == translate_strategy_stack(two, execution_type=kind)
+    assert named.stage_replica_size == 2
+
+
+def test_a_kind_that_does_not_exist_is_told_with_those_that_do() -> None:
+    """Where an `ExecutionType` is to be found need not be known."""
+    with pytest.raises(AxisTranslationError) as caught:
+        translate_strategy_stack([TP2], execution_type="dit")
+    [found] = caught.value.diagnostics
+    for kind in ExecutionType:
+        assert f"`{kind.value}`" in found.message
+    assert found.message.endswith("got text `dit`")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [load_strategies, translate_strategy_stack, apply_strategy_specs, check_device_layout],
+)
+def test_all_types_of_arguments_are_where_the_functions_are(
+    function: Callable[..., object],
+) -> None:
+    """Nobody has to know another room for them; opened files are the command line's own."""
+    named = {
+        each.__name__
+        for hint in typing.get_type_hints(function).values()
+        for each in _types_in(hint)
+        if each.__module__.startswith("stagemesh.")
+    }
+    assert named - {"OpenedFile"} <= set(strategy.__all__)
+
+
+def _types_in(hint: object) -> Iterator[type]:
+    if isinstance(hint, type) and not typing.get_args(hint):
+        yield hint
+    for part in typing.get_args(hint):
+        yield from _types_in(part)
+
 
 Odd: TypeAlias = Any
 """Something that no argument takes."""

@@ -50,6 +50,8 @@ from stagemesh.spec.unset import Unset
 _ANY_DEVICE: Final = 10**5
 _CONFIG: Final = (str, Path, OpenedFile, Mapping)
 """The types of `ConfigInput`."""
+_KINDS: Final = {kind.value: kind for kind in ExecutionType}
+_ANY_KIND: Final = " or ".join(f"`{name}`" for name in _KINDS)
 
 Strategies: TypeAlias = Mapping[str, Sequence[StrategySpec]]
 """Names of stages, each with its axes."""
@@ -147,11 +149,15 @@ def translate_strategy_stack(
     specs: Sequence[StrategySpec],
     *,
     stage: str = "stage",
-    execution_type: ExecutionType = ExecutionType.LLM_AR,
+    execution_type: ExecutionType | str = ExecutionType.LLM_AR,
     facts: StageFacts | None = None,
     catalog: Catalog | None = None,
 ) -> OmniParallelConfig:
-    """Say what the axes of one stage come to; raises `AxisTranslationError`."""
+    """Say what the axes of one stage come to; raises `AxisTranslationError`.
+
+    `execution_type` is a member of `ExecutionType` or its text, such as `diffusion`.
+    """
+    kind = _KINDS.get(execution_type) if isinstance(execution_type, str) else execution_type
     check_arguments(
         "translate_strategy_stack",
         AxisTranslationError,
@@ -159,15 +165,16 @@ def translate_strategy_stack(
         Argument(name="stage", value=stage, kinds=(str,), expected="text"),
         Argument(
             name="execution_type",
-            value=execution_type,
+            value=execution_type if kind is None else kind,
             kinds=(ExecutionType,),
-            expected="an `ExecutionType`",
+            expected=_ANY_KIND,
         ),
         Argument(name="facts", value=facts, kinds=(StageFacts, NoneType), expected="`StageFacts`"),
         _catalog_argument(catalog),
     )
+    assert isinstance(kind, ExecutionType)
     catalog = _known(catalog)
-    pipeline = one_stage(stage, execution_type)
+    pipeline = one_stage(stage, kind)
     run = Run()
     patches = _patches({stage: specs}, pipeline, catalog, run)
     known = None if facts is None else {stage: facts}

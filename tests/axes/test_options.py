@@ -127,6 +127,15 @@ def test_key_and_bound_are_refused_without_hash(name: str) -> None:
     assert look(name, {}, key="user", load_bound=2.0) == ([], [])
 
 
+@pytest.mark.parametrize("name", ["dp", "stage_replica"])
+@pytest.mark.parametrize("key", ["", "  "])
+def test_a_key_of_hashing_has_a_name(name: str, key: str) -> None:
+    """Nothing that a request says is called by no name, however it is routed."""
+    two: dict[str, object] = {"sizes": {name: 2}}
+    assert look(name, two, Policy.HASH, key=key) == (["AX049 key"], [])
+    assert look(name, two, key=key) == (["AX049 key"], [])
+
+
 @pytest.mark.parametrize(("local", "codes"), [(None, []), (4, []), (1, ["AX047 local"])])
 def test_all_groups_of_dp_lie_on_one_host(local: int | None, codes: list[str]) -> None:
     """T29: ranks of other hosts cannot be placed, so a smaller local number is refused."""

@@ -46,8 +46,19 @@ def settle_hash(said: Said) -> Said:
 
 
 def check_hash(view: StackView, axis: str) -> Iterator[Finding]:
-    """Refuse key and bound where nothing is hashed; with one receiver nothing is spread at all."""
+    """Refuse key and bound where nothing is hashed; with one receiver nothing is spread at all.
+
+    A key is the name of something that requests say, so it has one.
+    """
     options = cast("HashOptions", view.options)
+    if options.key is not None and not options.key.strip():
+        yield Finding(
+            code="AX049",
+            message=f"`key` of `{axis}` on `{view.stage}` names nothing",
+            help=f"write what is hashed, such as `session`, or leave it out for `{KEY}`",
+            option="key",
+        )
+        return
     if view.size(axis) == 1 or _is_hash(view.routing):
         return
     given = {"key": options.key, "load_bound": options.load_bound}

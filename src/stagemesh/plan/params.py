@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import cast
@@ -63,12 +63,29 @@ def sampling(
         origin = Origin(layer=Layer.PIPELINE, source=f"`sampling_constraints` of {whose}")
         forced = _checked(Sourced(value=forced, origin=origin), kinds, whose, report)
         taken = _checked(given, kinds, whose, report, stage.lacks)
+        if given is None or len(taken) == len(cast("Mapping[str, object]", given.value)):
+            report.add(*_refused(stage, kinds, {**taken, **forced}, given))
     merged = constrained(taken, forced)
     for name, value in taken.items():
         replaced = merged[name] != plain(value) and not isinstance(merged[name], tuple | Mapping)
         if given is not None and replaced:
             report.add(_forced(f"{stage.model_stage}.{name}", merged[name], given.at(name)))
     return merged
+
+
+def _refused(
+    stage: StagePipelineConfig,
+    kinds: Iterable[type],
+    taken: Mapping[str, object],
+    given: Sourced[object] | None,
+) -> Iterator[Diagnostic]:
+    """Ask the types of the parameters what they have against these values, all of them well."""
+    origins = {} if given is None else {name: given.at(name) for name in taken}
+    who = f"parameters of `{stage.model_stage}` are refused"
+    for kind in kinds:
+        own = {item.name: taken[item.name] for item in fields(kind) if item.name in taken}
+        _made, refusals = make_options(kind, own)
+        yield from (refusal.told("PL028", who, origins) for refusal in refusals)
 
 
 def _forced(label: str, value: object, origin: Origin) -> Diagnostic:

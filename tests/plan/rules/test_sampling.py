@@ -8,8 +8,11 @@ from typing import Final
 
 import pytest
 
+from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.build import PlanResult, build
+from stagemesh.plan.make import make
 from stagemesh.plan.params import by_key, constrained
+from tests.plan.fit.test_messages import FIXTURES, HOST
 from tests.plan.making import TOY, Said, catalog, request, solo
 from tests.plan.rules.toys import DENOISER, Toy, listed
 
@@ -47,6 +50,50 @@ def test_t45_required_tokens_are_appended_once_and_scalars_are_the_models() -> N
     result = planned(required, stop_token_ids=[100, 151704])
     assert result.diagnostics == ()
     assert sampling(result) == {"stop_token_ids": (100, 151704, 151645), "detokenize": False}
+
+
+REAL: Final = FIXTURES / "qwen2_5_omni"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "{min_tokens: 50, max_tokens: 10}",
+            "`min_tokens` is `50`, which is above `max_tokens` `10`",
+        ),
+        ("{min_tokens: 257}", "`min_tokens` is `257`, which is above `max_tokens` `256`"),
+        ('{stop: ["a", ""]}', "`stop` holds an empty string"),
+        ("{temperature: 0.0001}", "`temperature` must be `0` or at least `0.001`, got `0.0001`"),
+    ],
+)
+def test_parameters_that_no_request_could_be_served_with_are_refused(said: str, told: str) -> None:
+    """When planning, by the rules that a request meets."""
+    inputs = PlanInputs(
+        model=str(REAL),
+        devices="4xH100",
+        set_values=(f"thinker.default_sampling_params={said}",),
+    )
+    [found] = make(inputs, HOST).diagnostics
+    assert (found.code, found.message) == ("PL028", f"parameters of `thinker` are refused: {told}")
+    assert found.origin is not None
+    assert found.origin.path.startswith("thinker.default_sampling_params.")
+
+
+@pytest.mark.parametrize(
+    ("said", "codes"),
+    [
+        ("{min_tokens: 50, max_tokens: 60}", []),
+        ("{min_tokens: 256}", []),
+        ("{min_tokens: 500, max_tokens: many}", ["CF012"]),
+        ("{min_tokens: 500, max_token: 600}", ["PL024"]),
+    ],
+)
+def test_parameters_are_judged_together_once_each_is_well(said: str, codes: list[str]) -> None:
+    """A slip in one of them is the whole mistake."""
+    values = (f"thinker.default_sampling_params={said}",)
+    made = make(PlanInputs(model=str(REAL), devices="4xH100", set_values=values), HOST)
+    assert [each.code for each in made.diagnostics] == codes
 
 
 def test_extra_arguments_are_merged_by_key() -> None:

@@ -70,3 +70,14 @@ class ArParams:
     """Tokens of the vocabulary that end the answer, beside the checkpoint's own."""
     ignore_eos: bool = False
     """Whether the checkpoint's own end tokens do not end the answer."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that mean nothing, alone or together."""
+        if "" in self.stop:
+            raise ValueError("`stop` holds an empty string")
+        if 0 < self.temperature < MIN_TEMPERATURE:
+            allowed = f"`0` or at least `{MIN_TEMPERATURE}`"
+            raise ValueError(f"`temperature` must be {allowed}, got `{self.temperature}`")
+        if self.min_tokens > self.max_tokens:
+            least, most = self.min_tokens, self.max_tokens
+            raise ValueError(f"`min_tokens` is `{least}`, which is above `max_tokens` `{most}`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 from collections.abc import Iterable
 
-from stagemesh.engines.ar.options import MIN_TEMPERATURE, ArParams
+from stagemesh.engines.ar.options import ArParams
 from stagemesh.engines.ar.sampling import Sampler
 from stagemesh.engines.ar.scheduler import Sequence
 from stagemesh.engines.ar.tokens import Detokenizer, StopText, Tokenizer
@@ -58,15 +58,7 @@ class Request:
         """Take the parameters; `ends` are all tokens that end the answer."""
         if params.stop and self._bounds.tokenizer is None:
             raise ValueError("`stop` needs a stage that owns the tokenizer")
-        if "" in params.stop:
-            raise ValueError("`stop` holds an empty string")
         _within("stop_token_ids", params.stop_token_ids, self._bounds.vocab_size)
-        if 0 < params.temperature < MIN_TEMPERATURE:
-            allowed = f"`0` or at least `{MIN_TEMPERATURE}`"
-            raise ValueError(f"`temperature` must be {allowed}, got `{params.temperature}`")
-        if params.min_tokens > params.max_tokens:
-            least, most = params.min_tokens, params.max_tokens
-            raise ValueError(f"`min_tokens` is `{least}`, which is above `max_tokens` `{most}`")
         self._params, self._ends, self.sampler = params, ends, sampler
         self._stop = StopText(params.stop)
 

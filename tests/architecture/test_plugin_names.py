@@ -32,7 +32,7 @@ LOOKUPS: Final = frozenset(
 ALLOWED: Final[Mapping[str, str]] = {
     "axes/tp.py::text_encoder": "an option of the axis, for what a stage may be as well",
     "engines/diffusion.py::text_encoder": "components of a checkpoint, which may be stages as well",
-    "engines/diffusion.py::vae": "the same",
+    "engines/_denoising_sizes.py::vae": "the same",
     "config/kind_fields.py::diffusers": "a load format has the name of that library as well",
 }
 

@@ -226,10 +226,28 @@ def test_a_plan_counts_what_its_stage_is_asked_for(
     assert not [each for each in plan.skipped_checks if "is not estimated" in each]
 
 
-def test_what_is_too_large_is_refused() -> None:
-    """A size that no device decodes is an error of the plan, not of the start."""
-    params = {"dit": {"height": 32768, "width": 32768}}
-    assert [each.code for each in planned("flux", params).diagnostics] == ["PL015"]
+@pytest.mark.parametrize(
+    ("params", "values", "path"),
+    [
+        (
+            {"dit": {"height": 32768, "seed": 1, "width": 32768}},
+            (),
+            "dit.default_sampling_params.height",
+        ),
+        ({}, ("dit.max_num_seqs=128",), "dit.max_num_seqs"),
+        (
+            {"dit": {"num_outputs_per_prompt": 128}},
+            ("dit.max_num_seqs=1",),
+            "dit.default_sampling_params.num_outputs_per_prompt",
+        ),
+    ],
+)
+def test_what_is_too_large_is_refused(
+    params: Mapping[str, object], values: tuple[str, ...], path: str
+) -> None:
+    """A size that no device decodes is an error of the plan, told where it was asked for."""
+    [found] = planned("flux", params, *values).diagnostics
+    assert (found.code, found.origin and found.origin.path) == ("PL015", path)
 
 
 def test_buffers_and_traffic_of_axes_grow_as_well() -> None:

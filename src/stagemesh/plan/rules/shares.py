@@ -22,6 +22,8 @@ from stagemesh.spec.origin import Origin
 
 SHARE: Final = "gpu_memory_utilization"
 _CACHE: Final = "kv_cache_memory_bytes"
+_TOGETHER: Final = "max_num_seqs"
+_PARAMS: Final = "default_sampling_params"
 
 
 def share_of(draft: StageDraft) -> float | None:
@@ -31,9 +33,21 @@ def share_of(draft: StageDraft) -> float | None:
 
 
 def place_of_amount(draft: StageDraft, said: StageSettings) -> Origin | None:
-    """Return where it was said what a rank of a stage keeps: its share, else its cache."""
-    given = (said.fields.get(name) for name in (SHARE, _CACHE) if draft.choice.value(name))
-    return next((each.origin for each in given if each is not None), None)
+    """Return where it was said what a rank of a stage keeps: its share, its cache, or its results.
+
+    Those have a size and a number, which count where the engine says that they do.
+    """
+    choice = draft.choice
+    sized_by = frozenset[str]() if choice.spec is None else choice.spec.sized_by
+    together = choice.value(_TOGETHER)
+    names = [name for name in (SHARE, _CACHE) if choice.value(name)]
+    if sized_by and isinstance(together, int) and together > 1:
+        names.append(_TOGETHER)
+    given = [said.fields[name].origin for name in names if name in said.fields]
+    params = said.fields.get(_PARAMS)
+    if params is not None:
+        given += [params.at(name) for name in draft.sampling if name in sized_by]
+    return next(iter(given), None)
 
 
 def shares(context: RuleContext) -> Ruling:

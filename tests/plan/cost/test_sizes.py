@@ -90,6 +90,14 @@ def asked(
         (FLUX, {"height": 2048}, {"max_num_seqs": 2}, 2 * 4608, 2 * 1024**2, None),
         (VAE, {"height": 2048}, {"max_num_seqs": 2}, None, 4 * 1024**2, 1),
         (DARK, {"height": 2048}, {"max_num_seqs": 2}, None, None, None),
+        (
+            replace(VAE, sequence_length=9, canvas=Canvas(size=(1, 64, 64), cell=(1, 8, 8))),
+            {"height": 128},
+            {},
+            None,  # how cells make tokens is not known
+            64 * 128,
+            1,
+        ),
     ],
 )
 def test_tokens_and_pixels_follow_from_what_is_asked_for(

@@ -203,6 +203,13 @@ def test_a_stage_that_its_engine_refuses_is_counted_as_a_whole() -> None:
     )
 
 
+def test_of_a_stage_with_wrong_arguments_the_cache_alone_is_counted() -> None:
+    """An engine that cannot be set up estimates nothing."""
+    made = planned("qwen2_5_omni", 4, "kv_cache_memory_bytes=100000000000", "max_model_len=1")
+    assert [each.code for each in made.diagnostics] == ["PL023", "PL112"]
+    assert made.diagnostics[1].message.startswith("the cache of `thinker` needs 93.13 GiB")
+
+
 def test_of_a_stage_with_wrong_axes_the_cache_alone_is_counted() -> None:
     """Nobody knows how its weights are cut; the cache is one rank's whatever they do."""
     for cache, told in ((75 * 10**9, []), (81 * 10**9, ["PL112"])):

@@ -14,10 +14,9 @@ from stagemesh.config.settings import Settings, StageSettings
 from stagemesh.plan.causes import one_for_each_cause
 from stagemesh.plan.checks import lasting_findings
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
-from stagemesh.plan.engine import choose_engine
 from stagemesh.plan.kernels import with_one_spelling
 from stagemesh.plan.lacking import without_lacking
-from stagemesh.plan.params import model_args, sampling
+from stagemesh.plan.params import chosen, model_args
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import stack_of
 from stagemesh.spec.diagnostic import Diagnostic
@@ -45,6 +44,5 @@ def _check_stage(
     stack = stack_of(stage, said, StageFacts(), catalog.axes)
     report.add(*lasting_findings(stack))
     said = replace(said, fields=stack.all_fields)
-    choice = choose_engine(stage, said, catalog.engines, report)
+    chosen(stage, said, catalog.engines, report)
     model_args(stage, said, report)
-    sampling(stage, said, choice, report)

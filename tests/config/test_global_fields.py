@@ -307,6 +307,15 @@ def test_an_unknown_argument_is_an_error_that_says_what_was_meant(
     assert str(found.origin) == f"Omni({name}=...)"
 
 
+def test_a_parallel_configuration_of_another_type_is_told(tmp_path: Path) -> None:
+    """It is no field, so its type is named."""
+    fields = python_fields({"parallel_config": {"ring_degree": 2}})
+    (found,) = python_made(tmp_path, PlanInputs(model="", fields=fields)).diagnostics
+    assert found.code == "CF012"
+    assert "`DiffusionParallelConfig`" in found.message
+    assert str(found.origin) == "Omni(parallel_config=...)"
+
+
 def test_an_argument_that_is_no_configuration_at_all_is_told(tmp_path: Path) -> None:
     """A value of a type that no file could hold."""
     fields = python_fields({"seed": object(), "hf_overrides": {"a": float("nan")}})

@@ -93,7 +93,8 @@ def test_a_field_of_another_type_is_an_error_or_a_message(
     except ProtocolError:
         return
     assert isinstance(found, Message)
-    assert messages.decode(messages.encode(found)[FRAME_HEAD.size :]) == found
+    sent = messages.encode(found)  # bytes are compared, since a number that is none equals nothing
+    assert messages.encode(messages.decode(sent[FRAME_HEAD.size :])) == sent
 
 
 @pytest.mark.parametrize("depth", [10, 1_000, 100_000, 10_000_000])

@@ -52,6 +52,12 @@ def test_a_broken_rule_is_noticed(name: str) -> None:
     assert caught is not None
 
 
+@pytest.mark.parametrize("seed", [42_099, 158_453])
+def test_a_rare_history_holds(seed: int) -> None:
+    """A name is used again while its companion waits; a process joins beside one just killed."""
+    assert simulate(seed).violation is None
+
+
 def test_a_seed_is_one_history() -> None:
     """Played again it is the same to the last event, also while it is written down."""
     for seed in range(30):

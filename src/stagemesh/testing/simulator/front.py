@@ -18,11 +18,14 @@ from stagemesh.testing.simulator.setting import Setting
 class _Live:
     """A request that was taken on, and who made it."""
 
-    __slots__ = ("account", "buffer", "cancelled", "key", "owing", "processes", "reading", "user")
+    __slots__ = (
+        "account", "buffer", "cancelled", "key", "owing", "parent", "processes", "reading", "user",
+    )  # fmt: skip
 
-    def __init__(self, user: User, account: UserAccount) -> None:
+    def __init__(self, user: User, account: UserAccount, parent: _Live | None) -> None:
         self.user = user
         self.account = account
+        self.parent = parent
         self.key: StreamKey | None = None
         self.processes: dict[int, Process] = {}
         self.owing: dict[int, tuple[int, int]] = {}
@@ -68,9 +71,8 @@ class Front:
             self.num_refused += 1
             return
         limit = self._limit()
-        self.live[name] = _Live(
-            user, UserAccount(name, self._finals, user.chunks, now + (user.ask.timeout_s or 0))
-        )
+        account = UserAccount(name, self._finals, user.chunks, now + (user.ask.timeout_s or 0))
+        self.live[name] = _Live(user, account, self.live.get(user.ask.parent or ""))
         if limit is not None and len(self.live) > limit:
             raise ViolationError(f"{len(self.live)} requests were taken on, of {limit}")
         self.world.say("opened %s", name)
@@ -204,8 +206,10 @@ class Front:
             process.from_caller.send(process.submit, key, live.user.chunks, [*targets, None])
 
     def _check_parent(self, live: _Live) -> None:
-        parent = self.live.get(live.user.ask.parent or "")
-        if parent is not None and parent.processes and parent.processes != live.processes:
+        parent = live.parent  # whoever has its name now may be another
+        if parent is None or self.live.get(parent.user.ask.name) is not parent:
+            return
+        if parent.processes and parent.processes != live.processes:
             raise ViolationError(f"{live.key} is not where its parent {parent.key} is")
 
     def _cancel(self, cancel: Cancel) -> None:

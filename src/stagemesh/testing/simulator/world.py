@@ -112,6 +112,10 @@ class World:
         source.links[target] = link
         target.inputs[source] = link
         target.inflows[source] = self.rules.inflow()
+        if not target.alive:  # nobody has noticed yet, and it hears so at once
+            link.back.send(source.target_gone, link)
+        if not source.alive:
+            link.wire.send(target.source_gone, source)
 
     def _change(self, stage: int, changes: list[Change]) -> None:
         dispatcher, scenario, now = self.front.dispatcher, self.scenario, self.clock.now

@@ -11,11 +11,12 @@ import pytest
 
 from stagemesh.errors import ClosedError, DiagnosticError, StageFailedError, StartupError
 from stagemesh.plan.setup import NumaPlan, SharePlan, StageSetup
-from stagemesh.plan.values import AxisPlan, MemoryPlan, PatternPlan, Plan, ValuePlan
+from stagemesh.plan.values import MemoryPlan, Plan, ValuePlan
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.scaling import scaled
 from stagemesh.testing.fake_plan import fake_plan, three_stages
+from tests.runtime.axis_plans import axis_plan
 from tests.runtime.started import Started, Watch, wait_for_exit
 
 PLAN = fake_plan(three_stages())
@@ -130,19 +131,7 @@ def devices(plan: Plan) -> list[tuple[int, ...]]:
 
 def test_new_replicas_take_free_devices_and_the_others_stay() -> None:
     """Numbers go on, coordinates are those of the others, and the axis says how many there are."""
-    pattern = PatternPlan(name="RouteByStage", args={})
-    axis = AxisPlan(
-        axis="stage_replica",
-        size=1,
-        label="stage_replica",
-        role="multiplies_replicas",
-        groups=(),
-        routing=pattern,
-        aggregation=pattern,
-        owner="delegated",
-        options={},
-        traffic=None,
-    )
+    axis = axis_plan("stage_replica", 1, "multiplies_replicas")
     plan = scaled(with_talker(axes=(axis,)), "talker", 3)
     assert devices(plan) == [(0,), (1,), (2,)]
     assert [each.index for each in plan.stages[1].replicas] == [0, 1, 2]

@@ -7,30 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from stagemesh.plan.values import AxisPlan, PatternPlan, Plan, StagePlan
+from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.core.windows import StageWindow
 from stagemesh.runtime.shapes import limits_of
 from stagemesh.testing.fake_plan import fake_plan, three_stages
+from tests.runtime.axis_plans import axis_plan
 from tests.runtime.started import Started
-
-_PLAIN = PatternPlan(name="", args={})
 
 
 def windowed(size: int, unit: str) -> Plan:
     """Three stages, each with a window on what leaves it."""
-    axis = AxisPlan(
-        axis="stage_pp",
-        size=size,
-        label="stage_pp",
-        role="no_ranks",
-        groups=(),
-        routing=_PLAIN,
-        aggregation=_PLAIN,
-        owner="delegated",
-        options={"unit": unit},
-        traffic=None,
-    )
+    axis = axis_plan("stage_pp", size, "no_ranks", options={"unit": unit})
     plan = fake_plan(three_stages(talker=(2, "round_robin")))
 
     def with_axis(stage: StagePlan) -> StagePlan:

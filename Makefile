@@ -3,7 +3,7 @@
 #   make demo     plan and run the demo pipeline, then again under two strategies; writes answer*.wav
 #   make check    format, lint, types, imports, schemas, fast tests: before every commit
 #   make test     everything that CI runs
-#   make bench    every script in benchmarks/, one JSON object each
+#   make bench    every script in benchmarks/, one JSON object each; plots in growth.svg
 #   make nightly  the long forms of the tests
 #   make schemas  write schemas/, the table of flags and docs/reference/ anew
 #   make clean    remove what the other targets made
@@ -38,6 +38,7 @@ QUESTION ?= What is the capital of France?
 
 INSTALLED := .venv/.installed
 PLANNER := .venv-plan/.installed
+BENCHING := .venv/.benching
 
 $(INSTALLED): pyproject.toml constraints.txt requirements/demo-weights.txt
 	@echo "==> installing into .venv (about two minutes)"
@@ -90,10 +91,15 @@ nightly: $(INSTALLED) $(PLANNER)
 	@echo "==> the long forms"
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m 'nightly or hypothesis' --timeout=3600 --durations=25
 
-bench: $(INSTALLED)
+# What the references and the plots of the benchmarks need beside everything else.
+$(BENCHING): $(INSTALLED)
+	@$(BIN)/python $(INSTALL) --editable '.[dev,bench]'
+	touch $@
+
+bench: $(BENCHING)
 	@for script in benchmarks/[!_]*.py; do
 		echo "==> $$script" >&2
-		$(BIN)/python "$$script"
+		$(BIN)/python "$$script" $$([[ $$script != */growth.py ]] || echo --plot growth.svg)
 	done
 
 demo: $(INSTALLED)
@@ -120,4 +126,4 @@ schemas: $(INSTALLED)
 
 clean:
 	@rm -rf .venv .venv-plan .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-		.import_linter_cache src/*.egg-info answer*.wav
+		.import_linter_cache src/*.egg-info answer*.wav growth.svg

@@ -84,7 +84,7 @@ async def _produce(
     def on_message(message: Message, attached: Attached) -> None:
         assert isinstance(message, Ack)
         assert attached is NOTHING
-        edge.acknowledged(message.number)
+        edge.acknowledged(message.numbers)
         times.append((time.perf_counter() - began) * 1e6)
         began_copy = time.perf_counter()
         target[:] = data

@@ -9,21 +9,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
+
+from _streams import cpu_s
 
 from stagemesh.runtime.omni import Omni
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-
-
-def cpu_s(pids: Iterable[int]) -> float:
-    """CPU seconds that these processes have used, from the scheduler's own account."""
-    return sum(
-        int(thread.read_text(encoding="ascii").split()[0]) / 1e9
-        for pid in pids
-        for thread in Path(f"/proc/{pid}/task").glob("*/schedstat")
-    )
 
 
 def main() -> None:

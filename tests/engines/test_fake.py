@@ -232,3 +232,14 @@ def test_a_program_may_never_come_back(place: str) -> None:
     assert loaded.wait(0.1 if place == "load_hang" else 60) is (place == "hang")
     thread.join(0.1)
     assert thread.is_alive()
+
+
+def test_a_step_takes_as_long_as_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one that serves something does."""
+    slept: list[float] = []
+    monkeypatch.setattr("stagemesh.engines._fake.engine.time.sleep", slept.append)
+    engine = fake(step_s=0.25)
+    engine.step()
+    given(engine)
+    engine.step()
+    assert slept == [0.25]

@@ -49,6 +49,10 @@ class Recorder:
         """Write down."""
         self.sent.append((message, Attached(fds=fds, bulk=tuple(bulk))))
 
+    def soon(self, say: Callable[[], None]) -> None:
+        """Nothing is held back."""
+        say()
+
     def when_written(self, then: Callable[[], None]) -> None:
         """Everything is written at once, unless it is slow."""
         if self.is_slow:
@@ -76,9 +80,11 @@ class Desk:
         self.source = EdgeOut(self._as_stream(self.upstream), self.connector.sender(), self.ignore)
         self.into = EdgeIn(self._as_stream(self.answers), self.connector)
 
-    def submit(self, key: Key = KEY) -> None:
+    def submit(self, key: Key = KEY, *, progress: bool = False) -> None:
         """A request comes."""
-        self.requests.submit(Submit(key=key, params={"n": [1]}, targets={1: (0, 0)}), {1: self.out})
+        params: dict[str, object] = {"n": [1]}
+        submit = Submit(key=key, params=params, targets={1: (0, 0)}, progress=progress)
+        self.requests.submit(submit, {1: self.out})
 
     def feed(self, payload: Payload, key: Key = KEY, *, last: bool = False) -> None:
         """An input comes from upstream."""

@@ -59,6 +59,10 @@ class Wire:
         """Hold a message."""
         self.sent.append((message, Attached(fds=fds, bulk=tuple(bulk))))
 
+    def soon(self, say: Callable[[], None]) -> None:
+        """Nothing is held back."""
+        say()
+
     def when_written(self, then: Callable[[], None]) -> None:
         """It has been, as soon as it is here."""
         then()
@@ -247,7 +251,7 @@ class _Prompt:
 def _credit(edge: EdgeOut, message: Message, _attached: Attached) -> None:
     match message:
         case Ack():
-            edge.acknowledged(message.number, kept=message.kept)
+            edge.acknowledged(message.numbers, kept=message.kept)
         case Credit():
             edge.credited(message.key, message.seqs)
         case _:

@@ -49,7 +49,7 @@ def test_the_last_chunk_goes_although_the_engine_has_forgotten_its_request(desk:
     desk.over(finished())
     assert desk.told == []
     for chunk in desk.downstream.chunks()[:ROOM]:
-        desk.out.acknowledged(chunk.number)
+        desk.out.acknowledged([chunk.number])
     assert [chunk.last for chunk in desk.downstream.chunks()] == [False] * ROOM + [True]
     assert desk.told == [finished()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,9 +14,11 @@ from stagemesh.runtime.messages import Ack, Attached, Chunk, Key, Message
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import ConnectorSpec, Reach, Ticket
 from stagemesh.spec.payload import Buffer, Payload
+from tests.runtime.started import WAIT_S
 
 KEY = Key(rid="r", epoch=0)
 LIMIT = 1 << 20
+COUNT = 7
 
 
 @dataclass(slots=True)
@@ -73,7 +76,7 @@ def test_bulk_goes_from_ticket_to_ticket() -> None:
 
         def on_source(message: Message, _attached: Attached) -> None:
             assert isinstance(message, Ack)
-            out.acknowledged(message.number)
+            out.acknowledged(message.numbers)
             done.set()
 
         def on_target(message: Message, attached: Attached) -> None:
@@ -94,6 +97,47 @@ def test_bulk_goes_from_ticket_to_ticket() -> None:
         await asyncio.wait_for(done.wait(), 20)
         assert taken == [b"a" * 500_000 + b"b" * 500_000]
         for end in (source, target, out, into):
+            end.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_released_together_is_acknowledged_together() -> None:
+    """Releases on another thread take one turn of the loop, and one message."""
+
+    async def run() -> None:
+        one, other = socket.socketpair()
+        acks: list[Ack] = []
+        payloads: list[Payload] = []
+        done = asyncio.Event()
+
+        def on_source(message: Message, _attached: Attached) -> None:
+            assert isinstance(message, Ack)
+            acks.append(message)
+            done.set()
+
+        def on_target(message: Message, attached: Attached) -> None:
+            assert isinstance(message, Chunk)
+            payloads.append(into.take(message, attached))
+            if len(payloads) == COUNT:
+                releasing = threading.Thread(target=release)
+                releasing.start()
+                releasing.join()
+
+        def release() -> None:
+            for payload in payloads:
+                payload.release()
+
+        connector = Connector.to_caller(one)
+        source = Stream(one, on_source, lambda _reason: None)
+        target = Stream(other, on_target, lambda _reason: None)
+        out = EdgeOut(source, connector.sender(), lambda _key, _error: None)
+        into = EdgeIn(target, connector)
+        for number in range(COUNT):
+            out.send(KEY, Payload(meta={"number": number}), last=False)
+        await asyncio.wait_for(done.wait(), WAIT_S)
+        assert acks == [Ack(numbers=tuple(range(COUNT)))]
+        for end in (out, into, source, target):
             end.close()
 
     asyncio.run(run())

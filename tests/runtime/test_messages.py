@@ -25,7 +25,7 @@ SAMPLES: list[Message] = [
     messages.Failed(key=KEY, invalid=True, message="too long"),
     messages.Cancelled(key=KEY),
     messages.Chunk(key=KEY, seq=0, number=7, body=b"x", last=True),
-    messages.Ack(number=7),
+    messages.Ack(numbers=(7,)),
     messages.Pong(number=1, step_s=0.5, load=Load(running=1, steps=Times(total_s=0.5))),
     messages.Marks(
         key=KEY,

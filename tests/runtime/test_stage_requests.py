@@ -121,9 +121,9 @@ def test_without_room_the_request_is_paused_until_there_is(desk: Desk) -> None:
         desk.say()
     assert len(desk.downstream.chunks()) == ROOM
     assert desk.commands() == [Pause(key=KEY)]
-    desk.out.acknowledged(desk.downstream.chunks()[0].number)
+    desk.out.acknowledged([desk.downstream.chunks()[0].number])
     assert desk.commands() == []
-    desk.out.acknowledged(desk.downstream.chunks()[1].number)
+    desk.out.acknowledged([desk.downstream.chunks()[1].number])
     assert desk.commands() == [Resume(key=KEY)]
     assert [chunk.seq for chunk in desk.downstream.chunks()] == [*range(ROOM + 2)]
 
@@ -135,7 +135,7 @@ def test_the_terminal_word_comes_after_everything_else(desk: Desk) -> None:
         desk.say(last=number == ROOM)
     desk.over(finished())
     assert desk.told == []
-    desk.out.acknowledged(desk.downstream.chunks()[0].number)
+    desk.out.acknowledged([desk.downstream.chunks()[0].number])
     assert desk.told == [finished()]
     assert desk.downstream.chunks()[-1].last
 
@@ -165,7 +165,7 @@ def test_a_cancel_drops_what_waits_and_is_answered_once(desk: Desk) -> None:
     assert desk.commands()[-1] == Forget(key=KEY)
     desk.say()
     desk.over(Cancelled(key=KEY))
-    desk.out.acknowledged(desk.downstream.chunks()[0].number)
+    desk.out.acknowledged([desk.downstream.chunks()[0].number])
     assert desk.told == [Cancelled(key=KEY)]
     assert len(desk.downstream.chunks()) == ROOM
 
@@ -243,9 +243,16 @@ def test_a_request_whose_next_stage_is_gone_is_refused(desk: Desk) -> None:
 
 def test_progress_is_told_now_and_then(desk: Desk) -> None:
     """A burst of counts is one report; the numbers are totals, so nothing is lost."""
-    desk.submit()
+    desk.submit(progress=True)
     desk.requests.take([Counted(key=KEY, units={"n": float(count)}) for count in range(50)])
     assert desk.told == [Progress(key=KEY, units={"n": 0.0})]
+
+
+def test_progress_is_told_only_to_who_wants_it(desk: Desk) -> None:
+    """Nobody listens to most requests: reports of them would cost the caller more than outputs."""
+    desk.submit()
+    desk.requests.take([Counted(key=KEY, units={"n": 1.0})])
+    assert desk.told == []
 
 
 def test_when_the_caller_goes_every_request_is_forgotten(desk: Desk) -> None:
@@ -263,6 +270,6 @@ def test_a_ticket_that_is_no_good_is_still_acknowledged(desk: Desk) -> None:
     desk.submit()
     bad = Chunk(key=KEY, seq=0, number=77, body=b"nonsense", last=True)
     desk.requests.chunk(desk.into, bad, NOTHING)
-    assert desk.answers.sent == [(Ack(number=77), NOTHING)]
+    assert desk.answers.sent == [(Ack(numbers=(77,)), NOTHING)]
     desk.over(Cancelled(key=KEY))
     assert isinstance(desk.told[0], Failed)

@@ -181,7 +181,7 @@ def test_descriptors_come_with_their_message() -> None:
         files = [os.memfd_create(f"file-{n}") for n in range(3)]
         for n, fd in enumerate(files):
             os.write(fd, b"%d" % n)
-            sender.stream.send(Ack(number=n))
+            sender.stream.send(Ack(numbers=(n,)))
             sender.stream.send(PeerUp(stage=n, replica=0), (fd,))
         await receiver.until(6)
         assert [os.pread(fd, 9, 0) for fd in receiver.fds] == [b"0", b"1", b"2"]
@@ -201,7 +201,7 @@ def test_the_end_of_the_other_side_is_told_once() -> None:
         bare.sendall(messages.encode(Stop()))
         bare.close()
         await end.ended()
-        end.stream.send(Ack(number=1))
+        end.stream.send(Ack(numbers=(1,)))
         assert end.heard == [Stop()]
         assert end.eofs == [None]
 
@@ -307,13 +307,13 @@ def test_bulk_comes_behind_its_message_in_one_aligned_piece() -> None:
         sender, receiver = End(one, None), End(other, None, bulk_limit=3_000_000)
         pieces = [os.urandom(size) for size in (1_000_000, 1, 1_999_999)]
         views = [memoryview(piece) for piece in pieces]
-        sender.stream.send(Ack(number=1))
+        sender.stream.send(Ack(numbers=(1,)))
         sender.stream.send(CHUNK, bulk=[*views[:2], memoryview(b""), views[2]])
         sender.stream.send(CHUNK, bulk=[memoryview(b"small")])
         sender.stream.send(CHUNK, bulk=[memoryview(b"")])
-        sender.stream.send(Ack(number=2))
+        sender.stream.send(Ack(numbers=(2,)))
         await receiver.until(5)
-        assert receiver.heard == [Ack(number=1), CHUNK, CHUNK, CHUNK, Ack(number=2)]
+        assert receiver.heard == [Ack(numbers=(1,)), CHUNK, CHUNK, CHUNK, Ack(numbers=(2,))]
         assert [bytes(bulk) for bulk in receiver.bulks] == [b"".join(pieces), b"small"]
         assert all(address_of(bulk) % ALIGNMENT == 0 for bulk in receiver.bulks)
         sender.stream.close()

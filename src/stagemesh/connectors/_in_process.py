@@ -45,7 +45,7 @@ class InProcessSender:
         """
         if self._closed:
             raise ClosedError("the sender is closed")
-        _, num_bytes = _wire.layout(_wire.headers_of(payload))
+        num_bytes = _wire.layout(_wire.headers_of(payload)).num_bytes
         cost = num_bytes + _OVERHEAD_BYTES
         if not self._window.has_room(cost):
             return None

@@ -48,7 +48,7 @@ class SharedMemorySender:
         if self._closed:
             raise ClosedError("the sender is closed")
         headers = _wire.headers_of(payload)
-        offsets, num_bytes = _wire.layout(headers)
+        offsets, _, num_bytes = _wire.layout(headers)
         if num_bytes > _wire.MAX_PAYLOAD_BYTES:
             raise ValueError(f"payload of `{num_bytes}` bytes is too big")
         if num_bytes <= _wire.INLINE_BYTES:
@@ -180,7 +180,7 @@ class SharedMemoryReceiver:
             header = _wire.decode(ticket.body)
             for number in header.gone:
                 self._forget(number)
-            _, num_bytes = _wire.layout(header.buffers)
+            num_bytes = _wire.layout(header.buffers).num_bytes
             _expect(len(ticket.bulk) == 0, "ticket came with bytes that it does not need")
             memory = self._locate(header.place, num_bytes, fds)
         finally:

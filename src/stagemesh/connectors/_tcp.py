@@ -29,7 +29,7 @@ class TcpSender:
         if self._closed:
             raise ClosedError("the sender is closed")
         headers = _wire.headers_of(payload)
-        offsets, num_bytes = _wire.layout(headers)
+        offsets, _, num_bytes = _wire.layout(headers)
         if num_bytes > self._max_payload_bytes:
             raise ValueError(
                 f"payload of `{num_bytes}` bytes is too big (`max_payload_bytes` is"
@@ -82,7 +82,7 @@ class TcpReceiver:
         for fd in ticket.fds:
             os.close(fd)
         header = _wire.decode(ticket.body)
-        _, num_bytes = _wire.layout(header.buffers)
+        num_bytes = _wire.layout(header.buffers).num_bytes
         if num_bytes > self._max_payload_bytes:
             raise ValueError(f"ticket is for `{num_bytes}` bytes, which is too much")
         memory = _locate(header.place, ticket)

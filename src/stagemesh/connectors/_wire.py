@@ -7,8 +7,9 @@ a malformed body can only name a place, and that place is checked against the me
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import prod
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -104,30 +105,30 @@ def decode(body: bytes) -> Header:
         header = _decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise ValueError(f"ticket is malformed: {error}") from error
-    check_headers(header.buffers)
+    layout(header.buffers)
     return header
 
 
 def headers_of(payload: Payload) -> tuple[BufferHeader, ...]:
     """Describe the buffers of a payload; raises `ValueError` for what cannot be carried."""
     headers = tuple(
-        BufferHeader(name=buffer.name, dtype=buffer.dtype, shape=tuple(buffer.shape))
-        for buffer in payload.buffers
+        [
+            BufferHeader(name=buffer.name, dtype=buffer.dtype, shape=tuple(buffer.shape))
+            for buffer in payload.buffers
+        ]
     )
-    check_headers(headers)
-    for buffer, header in zip(payload.buffers, headers, strict=True):
+    for buffer, size in zip(payload.buffers, layout(headers).sizes, strict=True):
         data = buffer.data
         if data.format != "B" or data.ndim != 1 or not data.c_contiguous:
             raise ValueError(f"buffer `{buffer.name}` is not a flat row of bytes")
-        if data.nbytes != num_bytes(header):
+        if data.nbytes != size:
             raise ValueError(
-                f"buffer `{buffer.name}` has `{data.nbytes}` bytes,"
-                f" its shape asks for `{num_bytes(header)}`"
+                f"buffer `{buffer.name}` has `{data.nbytes}` bytes, its shape asks for `{size}`"
             )
     return headers
 
 
-def check_headers(headers: tuple[BufferHeader, ...]) -> None:
+def _check_headers(headers: tuple[BufferHeader, ...]) -> None:
     """Raise `ValueError` unless these buffers are within all bounds."""
     if len({header.name for header in headers}) != len(headers):
         raise ValueError("two buffers have one name")
@@ -139,40 +140,54 @@ def check_headers(headers: tuple[BufferHeader, ...]) -> None:
         too_big = len(header.name) > _MAX_NAME or len(header.shape) > _MAX_DIMS
         if too_big or min(header.shape, default=0) < 0:
             raise ValueError(f"buffer `{header.name[:_MAX_NAME]}` has an impossible name or shape")
-        if num_bytes(header) > MAX_PAYLOAD_BYTES:
+        if _num_bytes(header) > MAX_PAYLOAD_BYTES:
             raise ValueError(
                 f"buffer `{header.name}` is too big (at most `{MAX_PAYLOAD_BYTES}` bytes)"
             )
 
 
-def num_bytes(header: BufferHeader) -> int:
+def _num_bytes(header: BufferHeader) -> int:
     """Bytes that the shape and dtype ask for."""
     return prod(header.shape) * DTYPE_BYTES[header.dtype]
 
 
-def layout(headers: Iterable[BufferHeader]) -> tuple[tuple[int, ...], int]:
-    """Return the offset of every buffer, each aligned, and the bytes of all together."""
-    offsets = []
-    end = 0
-    for header in headers:
+class Layout(NamedTuple):
+    """Where the buffers of a payload lie."""
+
+    offsets: tuple[int, ...]
+    """Where each begins."""
+    sizes: tuple[int, ...]
+    """Bytes of each."""
+    num_bytes: int
+    """Bytes of all together, from the first to the last."""
+
+
+@lru_cache(maxsize=64)  # the chunks of a stream look alike
+def layout(headers: tuple[BufferHeader, ...]) -> Layout:
+    """Lay buffers out, each aligned; raises `ValueError` unless they are within all bounds."""
+    _check_headers(headers)
+    sizes = tuple([_num_bytes(header) for header in headers])
+    offsets, end = [], 0
+    for size in sizes:
         start = -(-end // ALIGNMENT) * ALIGNMENT
         offsets.append(start)
-        end = start + num_bytes(header)
-    return tuple(offsets), end
+        end = start + size
+    return Layout(offsets=tuple(offsets), sizes=sizes, num_bytes=end)
 
 
 def buffers_in(headers: tuple[BufferHeader, ...], memory: memoryview) -> tuple[Buffer, ...]:
     """Cut `memory`, which begins with the first buffer, into the buffers; they are read-only."""
-    offsets, _ = layout(headers)
-    readable = memory.toreadonly()
+    laid, readable = layout(headers), memory.toreadonly()
     return tuple(
-        Buffer(
-            name=header.name,
-            dtype=header.dtype,
-            shape=header.shape,
-            data=readable[offset : offset + num_bytes(header)],
-        )
-        for header, offset in zip(headers, offsets, strict=True)
+        [
+            Buffer(
+                name=header.name,
+                dtype=header.dtype,
+                shape=header.shape,
+                data=readable[offset : offset + size],
+            )
+            for header, offset, size in zip(headers, laid.offsets, laid.sizes, strict=True)
+        ]
     )
 
 

@@ -38,6 +38,8 @@ class FakeOptions:
     """The only rank at which `fail_at` and `kill_at` strike; `None` for all of them."""
     max_num_seqs: Annotated[int, Range(minimum=1)] = 64
     """Requests that one step serves."""
+    step_s: Annotated[float, Range(minimum=0)] = 0.0
+    """Seconds that a step takes, as one on an accelerator does while the processor waits for it."""
     memory_bytes: Annotated[int, Range(minimum=0)] = 0
     """Bytes that the plan counts for one rank."""
 

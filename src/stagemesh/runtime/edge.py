@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -107,6 +108,12 @@ class EdgeIn:
         """Tickets whose payload is kept when its memory is given back."""
         self._kept: dict[Key, set[int]] = {}
         """Chunks that are kept, by request."""
+        self._done: list[int] = []
+        """Tickets to be acknowledged, which are all kept or all not."""
+        self._done_kept = False
+        self._elsewhere: deque[Callable[[], None]] = deque()
+        """What other threads want done on this one."""
+        self._is_called = False
 
     @property
     def num_kept(self) -> int:
@@ -130,7 +137,7 @@ class EdgeIn:
         try:
             payload = self._get(chunk, attached)
         except ValueError:
-            self._stream.send(Ack(number=chunk.number))
+            self._done_with(chunk.number, kept=False)
             raise
         expected = self._seqs.get(chunk.key, 0)
         if chunk.seq != expected:
@@ -167,7 +174,7 @@ class EdgeIn:
         try:
             self._get(chunk, attached).release()
         except ValueError:
-            self._stream.send(Ack(number=chunk.number))
+            self._done_with(chunk.number, kept=False)
 
     def drop(self, key: Key) -> None:
         """Forget a request; only then may chunks of that key begin anew."""
@@ -201,15 +208,39 @@ class EdgeIn:
             self._stream.recycle(bulk)
         kept = number in self._keeps
         self._keeps.discard(number)
-        self._stream.send(Ack(number=number, kept=kept))
+        self._done_with(number, kept=kept)
+
+    def _done_with(self, number: int, *, kept: bool) -> None:
+        """Acknowledge a ticket, together with others that are done about now."""
+        if kept != self._done_kept or len(self._done) == MAX_CREDITS:
+            self._say_done()
+        self._done_kept = kept
+        self._done.append(number)
+        if len(self._done) == 1:
+            self._stream.soon(self._say_done)
+
+    def _say_done(self) -> None:
+        """Acknowledge, in one message, what has gathered."""
+        done, self._done = self._done, []
+        if done:
+            self._stream.send(Ack(numbers=tuple(done), kept=self._done_kept))
 
     def _here(self, call: Callable[..., None], *given: object) -> None:
         """Call something on the thread of the loop."""
         if threading.get_ident() == self._thread:
             call(*given)
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
-            self._loop.call_soon_threadsafe(call, *given)
+        self._elsewhere.append(partial(call, *given))
+        if not self._is_called:
+            self._is_called = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: this process is going
+                self._loop.call_soon_threadsafe(self._do_elsewhere)
+
+    def _do_elsewhere(self) -> None:
+        self._is_called = False  # first: whatever comes from now on asks for another turn
+        with self._stream.held():
+            while self._elsewhere:
+                self._elsewhere.popleft()()
 
 
 def _ticket(chunk: Chunk, attached: Attached) -> Ticket:

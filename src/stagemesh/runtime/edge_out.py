@@ -129,15 +129,16 @@ class EdgeOut:
         """Call `then` once every chunk that had room has left this process."""
         self._stream.when_written(then)
 
-    def acknowledged(self, number: int, *, kept: bool = False) -> None:
-        """The consumer is done with a ticket, though it may keep the payload; send what fits."""
-        self._sender.released(number)
-        away = self._away.pop(number, None)
-        if away is not None and kept:
-            self._kept[away[:2]] = away[2]
-        elif away is not None:
-            self._count.answered += 1
-            self._grant(away[0], away[2])
+    def acknowledged(self, numbers: Iterable[int], *, kept: bool = False) -> None:
+        """The consumer is done with tickets, though it may keep the payloads; send what fits."""
+        for number in numbers:
+            self._sender.released(number)
+            away = self._away.pop(number, None)
+            if away is not None and kept:
+                self._kept[away[:2]] = away[2]
+            elif away is not None:
+                self._count.answered += 1
+                self._grant(away[0], away[2])
         self._flush()
 
     def credited(self, key: Key, seqs: Iterable[int]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from stagemesh.connectors._memory import Spare
 from stagemesh.runtime import messages
 from stagemesh.runtime.messages import (
@@ -22,16 +24,14 @@ from stagemesh.runtime.messages import (
     PeerUp,
     ProtocolError,
 )
-from stagemesh.spec.frozen import frozen
 
 _READ_BYTES: Final = 64 * 1024
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """Most memory of one stream that is kept for bulk to come, beside the one that was used last."""
 
 
-@frozen
-class Frame:
-    """One message as it came."""
+class Frame(Struct, frozen=True, kw_only=True):
+    """One message as it came; a struct because there are many."""
 
     message: Message
     """The message."""
@@ -107,10 +107,10 @@ class FrameReader:
                 end = begin + FRAME_HEAD.size + length
                 if len(self._incoming) < end:
                     return
-                body = bytes(memoryview(self._incoming)[begin + FRAME_HEAD.size : end])
+                message = messages.decode(self._incoming[begin + FRAME_HEAD.size : end])
                 begin = end
-                message = messages.decode(body)
-                _check_kind(message, num_fds, bulk_bytes)
+                if num_fds or bulk_bytes:
+                    _check_kind(message, num_fds, bulk_bytes)
                 if not bulk_bytes:
                     yield Frame(message=message, num_fds=num_fds)
                     continue

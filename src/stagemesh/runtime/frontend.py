@@ -264,7 +264,7 @@ class Frontend:
             case Chunk() if peer.into is not None:
                 self._output(where, peer.into, message, attached)
             case Ack() if peer.out is not None:
-                peer.out.acknowledged(message.number, kept=message.kept)
+                peer.out.acknowledged(message.numbers, kept=message.kept)
             case Credit() if peer.out is not None:
                 peer.out.credited(message.key, message.seqs)
             case Progress() | Marks() | Finished() | Failed() | Cancelled():

@@ -97,12 +97,12 @@ def failure_of(said: Failed | Cancelled, seat: Seat) -> str | InvalidRequestErro
 
 
 def output_of(stage: StagePlan, chunk: Chunk, payload: Payload) -> OmniOutput:
-    """Return what a stage has put out; `payload` is memory of its own."""
+    """Return what a stage has put out; `payload` is memory of its own, and owes nothing."""
     return OmniOutput(
         request_id=chunk.key.rid,
         stage=stage.name,
         kind=stage.final_output_type or "",
-        payload=Payload(meta=payload.meta, buffers=payload.buffers),
+        payload=payload,
         final=chunk.last,
     )
 

@@ -27,7 +27,7 @@ from stagemesh.errors import StagemeshError
 from stagemesh.runtime.load import Load
 from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 4
+PROTOCOL: Final = 5
 """Version of these messages; both ends must have the same."""
 FRAME_HEAD: Final = Layout(">IBQ")
 """Length of the message, number of descriptors, and length of the bulk."""
@@ -38,7 +38,7 @@ MAX_FDS: Final = 8
 MAX_NAME: Final = 256
 """Longest name of a request."""
 MAX_CREDITS: Final = 4096
-"""Most chunks of one `Credit`."""
+"""Most chunks of one `Credit` or `Ack`."""
 
 _MAX_TEXT: Final = 4096
 _Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
@@ -140,6 +140,8 @@ class Submit(_Wire, frozen=True, kw_only=True, tag=6):
     targets: dict[int, tuple[_Count, _Count]]
     window: _Count = 0
     """Bytes of output that may be on their way to the caller."""
+    progress: bool = False
+    """Whether somebody wants to hear `Progress`."""
     trace: Annotated[str, Meta(max_length=64)] | None = None
     """The W3C trace context under which somebody wants to hear `Marks`, when somebody does."""
 
@@ -193,11 +195,11 @@ class Chunk(_Wire, frozen=True, kw_only=True, tag=12):
 
 
 class Ack(_Wire, frozen=True, kw_only=True, tag=13):
-    """The consumer is done with a ticket: its number, and its memory, may be used again."""
+    """The consumer is done with tickets: their numbers, and their memory, may be used again."""
 
-    number: _Count
+    numbers: Annotated[tuple[_Count, ...], Meta(min_length=1, max_length=MAX_CREDITS)]
     kept: bool = False
-    """Whether it keeps the payload in memory of its own; `Credit` follows when it does no more."""
+    """Whether it keeps the payloads in memory of its own; `Credit` follows when it does no more."""
 
 
 class Credit(_Wire, frozen=True, kw_only=True, tag=15):

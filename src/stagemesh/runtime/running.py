@@ -81,7 +81,10 @@ class Running(AsyncIterator[OmniOutput]):
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._ended: float | None = None
-        self._queue: asyncio.Queue[OmniOutput | None] = asyncio.Queue()
+        self._unseen: deque[OmniOutput] = deque()
+        self._is_over = False
+        self._readers: list[asyncio.Future[None]] = []
+        """Whoever waits for the next output, or the end."""
         self._unread = Unread(unread_bytes)
         self._credits: deque[Callable[[], None]] = deque()
         """What gives the credit of outputs whose credit is kept, in order."""
@@ -94,14 +97,12 @@ class Running(AsyncIterator[OmniOutput]):
 
     async def __anext__(self) -> OmniOutput:
         """The next output; at the end raises, once, the request's error when it failed."""
-        if self._ended is not None and self._queue.empty():
-            item = None
-        else:
-            item = await self._queue.get()
-        if item is not None:
+        while not (self._unseen or self._is_over):
+            await self._news()
+        if self._unseen:
             if self._ended is None:
                 self._give_credit(self._unread.read())
-            return item
+            return self._unseen.popleft()
         error, self._error = self._error, None
         if error is None:
             raise StopAsyncIteration
@@ -113,9 +114,8 @@ class Running(AsyncIterator[OmniOutput]):
     def close(self) -> None:
         """Leave the request: it is cancelled where it still runs, and what is unread is gone."""
         self._leave()
-        while not self._queue.empty():
-            self._queue.get_nowait()
-        self._queue.put_nowait(None)
+        self._unseen.clear()
+        self._over()
 
     async def result(self) -> OmniResult:
         """Wait for the end and put all outputs together."""
@@ -168,12 +168,13 @@ class Running(AsyncIterator[OmniOutput]):
             return own
         own = keep()
         self._credits.append(own.release)
-        return own
+        return Payload(meta=own.meta, buffers=own.buffers)
 
     def output(self, output: OmniOutput) -> None:
         """The frontend has an output, which was taken over just now."""
         self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
-        self._queue.put_nowait(output)
+        self._unseen.append(output)
+        self._wake()
 
     def _give_credit(self, num_outputs: int) -> None:
         for _ in range(num_outputs):
@@ -211,7 +212,25 @@ class Running(AsyncIterator[OmniOutput]):
         self._ended = self._loop.time()
         self._error = error
         self._give_credit(self._unread.clear())  # nothing follows that it could bring
-        self._queue.put_nowait(None)
+        self._over()
+
+    def _over(self) -> None:
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for reader in self._readers:
+            if not reader.done():
+                reader.set_result(None)
+
+    async def _news(self) -> None:
+        """Wait until something has come, or the end."""
+        reader = self._loop.create_future()
+        self._readers.append(reader)
+        try:
+            await reader
+        finally:
+            self._readers.remove(reader)
 
 
 async def all_or_none(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:

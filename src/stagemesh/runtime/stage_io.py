@@ -10,6 +10,7 @@ is nobody left to work for, and shared memory has no name that could stay behind
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -122,7 +123,10 @@ class StageIO:
 
     def _take(self, emissions: Sequence[Emission]) -> None:
         self._room.release()
-        self._requests.take(emissions)
+        with contextlib.ExitStack() as sending:
+            for peer in self._peers.values():
+                sending.enter_context(peer.stream.held())
+            self._requests.take(emissions)
 
     def _run(self) -> None:
         self._loop.set_exception_handler(crash)
@@ -248,7 +252,7 @@ class StageIO:
                 take = partial(self._requests.chunk, peer.into, message, attached)
                 peer.into.when_here(message, attached, take)
             case Ack() if peer.out is not None:
-                peer.out.acknowledged(message.number, kept=message.kept)
+                peer.out.acknowledged(message.numbers, kept=message.kept)
             case Credit() if peer.out is not None:
                 peer.out.credited(message.key, message.seqs)
             case Submit() if from_caller:

@@ -8,6 +8,7 @@ memory of their own, so that the edge carries those of other requests.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,8 +62,8 @@ class _Held:
     """How the engine ended it."""
     verdict: Terminal | None = None
     """How it ends whatever the engine says: it was cancelled, or failed outside the engine."""
-    progress_due: float = 0.0
-    """When progress may be reported again."""
+    progress_due: float = math.inf
+    """When progress may be reported again; never where nobody wants to hear it."""
     marks: MarkLog | None = None
     """What became of it, when somebody wants to hear that."""
 
@@ -112,7 +113,11 @@ class StageRequests:
         else:
             marks = None if submit.trace is None else MarkLog(key)
             self._held[key.rid] = _Held(
-                key=key, outs=outs, open_inputs=self._num_inputs, marks=marks
+                key=key,
+                outs=outs,
+                open_inputs=self._num_inputs,
+                progress_due=0.0 if submit.progress else math.inf,
+                marks=marks,
             )
             for target, out in outs.items():
                 out.open(key, submit.window if target == CALLER else None)

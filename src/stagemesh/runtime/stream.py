@@ -9,11 +9,12 @@ send a last word first.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +34,9 @@ _GONE: Final = (
 )
 """What writing finds when the other end, or the way to it, is gone."""
 
+_MOST_HELD: Final = 16
+"""Frames that are held back at most: whoever reads them can begin."""
+
 OnMessage = Callable[[Message, Attached], None]
 """Takes a message and owns what came with it; raises `ProtocolError` for what does not belong."""
 OnEof = Callable[[str | None], None]
@@ -41,7 +45,10 @@ OnEof = Callable[[str | None], None]
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class _Outgoing:
-    """A frame that is not sent whole; its memory is kept until it is."""
+    """Frames that are not sent whole; their memory is kept until they are.
+
+    Descriptors belong to the first of them.
+    """
 
     parts: deque[memoryview]
     fds: tuple[int, ...]
@@ -84,6 +91,8 @@ class Stream:
         self._incoming_fds: deque[int] = deque()
         self._outgoing: deque[_Outgoing] = deque()
         self._waits_to_write = False
+        self._is_held = False
+        self._to_say: list[Callable[[], None]] = []
         self._reads = True
         self._writes = True
         self._closed = False
@@ -112,6 +121,26 @@ class Stream:
         if self._writes:
             self._queue(_Outgoing(parts=deque([memoryview(frame)]), fds=()))
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Send together, at the end or when it has become much, what is sent meanwhile."""
+        before, self._is_held = self._is_held, True
+        try:
+            yield
+        finally:
+            self._is_held = before
+            if not before:
+                self._say()
+                if not self._waits_to_write:
+                    self._writable()
+
+    def soon(self, say: Callable[[], None]) -> None:
+        """Have `say` send something before anything else is sent; at once where nothing is held."""
+        if self._is_held:
+            self._to_say.append(say)
+        else:
+            say()
+
     def when_written(self, then: Callable[[], None]) -> None:
         """Call `then` once all that was sent so far has left this process, or nobody reads it."""
         if self._outgoing:
@@ -132,6 +161,9 @@ class Stream:
         """Close; from now on `on_eof` is not called, and what was not sent is dropped."""
         if self._closed:
             return
+        if self._is_held and not self._waits_to_write:
+            self._say()
+            self._writable()
         self._closed = True
         self._stop_reading()
         self._stop_writing()
@@ -160,9 +192,22 @@ class Stream:
             for then in frame.then:
                 then()
 
+    def _say(self) -> None:
+        while self._to_say:
+            self._to_say.pop(0)()
+
     def _queue(self, frame: _Outgoing) -> None:
-        self._outgoing.append(frame)
-        if len(self._outgoing) == 1:
+        self._say()
+        last = self._outgoing[-1] if self._outgoing else None
+        if last is None or frame.fds or last.then:
+            self._outgoing.append(frame)
+        else:
+            last.parts += frame.parts
+        if self._is_held:
+            is_due = len(self._outgoing[0].parts) >= _MOST_HELD and not self._waits_to_write
+        else:
+            is_due = last is None  # what is there waits for room
+        if is_due:
             self._writable()
 
     def _writable(self) -> None:
@@ -218,12 +263,13 @@ class Stream:
             self._lost()
             return False
         try:
-            for frame in self._reader.received(count):
-                self._deliver(frame)
-                if not self._reads:
-                    break
-            else:
-                self._check_fds()
+            with self.held():  # most messages are answered, and several have come at once
+                for frame in self._reader.received(count):
+                    self._deliver(frame)
+                    if not self._reads:
+                        break
+                else:
+                    self._check_fds()
         except ProtocolError as error:
             self._lost(str(error))
         return True

@@ -45,7 +45,14 @@ def submits_of(
             if edge.source == stage.stage_id
         }
         params = dict(call.params.get(stage.stage_id, {}))
-        submit = Submit(key=key, params=params, targets=targets, window=window, trace=trace)
+        submit = Submit(
+            key=key,
+            params=params,
+            targets=targets,
+            window=window,
+            progress=call.on_progress is not None,
+            trace=trace,
+        )
         try:
             submits[stage.stage_id] = messages.encode(submit)
         except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -45,7 +45,7 @@ def frozen(cls: type[Kind]) -> type[Kind]:
 
 def _compiled_init(kind: Any) -> Callable[..., None]:  # noqa: ANN401  any dataclass
     """Compile the `__init__` that takes the fields of a class by name."""
-    names: dict[str, object] = {"set_": object.__setattr__, "MISSING": MISSING}
+    names: dict[str, object] = {"MISSING": MISSING}
     parameters, lines = [], []
     for item in fields(kind):
         made, default = item.name, ""
@@ -62,7 +62,9 @@ def _compiled_init(kind: Any) -> Callable[..., None]:  # noqa: ANN401  any datac
             made = f"default_{item.name}" if item.default is not MISSING else f"make_{item.name}()"
         else:
             continue
-        lines.append(f"set_(self, {item.name!r}, {made})")
+        # the slot itself: half the time of `object.__setattr__`, and runtimes make many values
+        names[f"set_{item.name}"] = getattr(kind, item.name).__set__
+        lines.append(f"set_{item.name}(self, {made})")
     if hasattr(kind, "__post_init__"):
         lines.append("self.__post_init__()")
     arguments = ", ".join(["self", *(["*", *parameters] if parameters else [])])

@@ -7,7 +7,7 @@ data longer copies it first. Releasing returns the memory (and its credit) to th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final
 
 from stagemesh.spec.frozen import frozen
@@ -58,6 +58,11 @@ class Buffer:
             size *= extent
         return size
 
+    def copied(self) -> Buffer:
+        """The same in memory of its own."""
+        data = memoryview(bytes(self.data))
+        return Buffer(name=self.name, dtype=self.dtype, shape=self.shape, data=data)
+
 
 def _nothing() -> None:
     return None
@@ -77,13 +82,13 @@ class Payload:
     @property
     def num_bytes(self) -> int:
         """Bytes of all buffers."""
-        return sum(buffer.num_bytes for buffer in self.buffers)
+        return sum([buffer.data.nbytes for buffer in self.buffers])
 
     @property
     def weight(self) -> int:
         """What it counts for where memory is bounded: its data, and something for being there."""
-        texts = (value for value in self.meta.values() if isinstance(value, str | list))
-        return _OWN_BYTES + self.num_bytes + sum(8 * len(value) for value in texts)
+        texts = [len(value) for value in self.meta.values() if isinstance(value, (str, list))]
+        return _OWN_BYTES + self.num_bytes + 8 * sum(texts)
 
     def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
         """Raise `ValueError` naming what it holds beside these; nobody would read that."""
@@ -95,9 +100,7 @@ class Payload:
 
     def copied(self) -> Payload:
         """The same in memory of its own, to keep beyond `release`."""
-        buffers = tuple(
-            replace(buffer, data=memoryview(bytes(buffer.data))) for buffer in self.buffers
-        )
+        buffers = tuple([buffer.copied() for buffer in self.buffers])
         return Payload(meta=dict(self.meta), buffers=buffers)
 
     def buffer(self, name: str) -> Buffer:

@@ -85,8 +85,8 @@ class Run:
 
     def _on_source(self, message: Message, _attached: Attached) -> None:
         assert isinstance(message, Ack)
-        self.num_acks += 1
-        self.out.acknowledged(message.number)
+        self.num_acks += len(message.numbers)
+        self.out.acknowledged(message.numbers)
         self._changed.set()
 
     def _on_target(self, message: Message, attached: Attached) -> None:

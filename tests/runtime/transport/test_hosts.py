@@ -99,11 +99,11 @@ def test_messages_and_bulk_go_both_ways_in_order(tls: TlsFiles | None) -> None:
         for source in (dialer, acceptor):
             for piece in bulk:
                 source.stream.send(CHUNK, bulk=[memoryview(piece)[:11], memoryview(piece)[11:]])
-                source.stream.send(Ack(number=len(piece)))
+                source.stream.send(Ack(numbers=(len(piece),)))
         for target in (dialer, acceptor):
             await target.until(6)
             assert target.heard[::2] == [CHUNK] * 3
-            assert target.heard[1::2] == [Ack(number=len(piece)) for piece in bulk]
+            assert target.heard[1::2] == [Ack(numbers=(len(piece),)) for piece in bulk]
             assert target.bulks == bulk
 
     between(work, tls, tls)
@@ -114,7 +114,7 @@ def test_who_only_listens_hears(tls: TlsFiles | None) -> None:
     """Neither end has to speak first; the end is told once, without a reason."""
 
     async def work(dialer: End, acceptor: End) -> None:
-        acceptor.stream.send(Ack(number=1))
+        acceptor.stream.send(Ack(numbers=(1,)))
         await dialer.until(1)
         acceptor.stream.close()
         assert await asyncio.wait_for(dialer.end, 20) is None
@@ -132,10 +132,10 @@ def test_descriptors_do_not_travel_between_hosts(tls: TlsFiles | None) -> None:
             dialer.stream.send(PeerUp(stage=0, replica=0), (fd,))
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fd)
-        dialer.stream.send(Ack(number=1))
+        dialer.stream.send(Ack(numbers=(1,)))
         dialer.stream.send_frame(messages.encode(PeerUp(stage=0, replica=0), 1))
         assert "descriptors" in str(await asyncio.wait_for(acceptor.end, 20))
-        assert acceptor.heard == [Ack(number=1)]
+        assert acceptor.heard == [Ack(numbers=(1,))]
 
     between(work, tls, tls)
 

@@ -41,7 +41,7 @@ class MooncakeStoreSender:
         if self._closed:
             raise ClosedError("the sender is closed")
         headers = _wire.headers_of(payload)
-        offsets, num_bytes = _wire.layout(headers)
+        offsets, _, num_bytes = _wire.layout(headers)
         self._check_size(num_bytes)
         is_small = num_bytes <= _wire.INLINE_BYTES
         place = (
@@ -133,7 +133,7 @@ class MooncakeStoreReceiver:
         if ticket.fds or ticket.bulk:
             raise ValueError("ticket came with what it does not need")
         header = _wire.decode(ticket.body)
-        _, num_bytes = _wire.layout(header.buffers)
+        num_bytes = _wire.layout(header.buffers).num_bytes
         match header.place:
             case _wire.Inline(data=data):
                 memory = aligned_copy(data)

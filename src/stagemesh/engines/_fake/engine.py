@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -116,6 +117,8 @@ class FakeEngine:
     def step(self) -> list[EngineOutput]:
         """Serve the oldest requests that can go on."""
         ready = [name for name, state in self._requests.items() if state.can_go_on()]
+        if ready and self._options.step_s:
+            time.sleep(self._options.step_s)
         found = (self._serve(name) for name in ready[: self._options.max_num_seqs])
         return [output for output in found if output is not None]
 

@@ -63,7 +63,7 @@ class Load:
             yield Note(
                 message=f"`{each.stage}` takes {each.need_text(self.memory)}"
                 f" of {_devices_text(taken)}",
-                origin=each.asked,
+                origin=each.origin(self.memory),
             )
             yield from each.notes
 
@@ -78,8 +78,9 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
             notes=wish.notes,
             help="give more devices with `--devices`, or make the axes of the stage smaller",
         )
+    origin = wish.origin(load.memory)
     share = (
-        [Note(message=f"`{wish.stage}` may use `{wish.share:g}` of a device", origin=wish.asked)]
+        [Note(message=f"`{wish.stage}` may use `{wish.share:g}` of a device", origin=origin)]
         if wish.follows_share(load.memory)
         else ()
     )
@@ -87,7 +88,7 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
         code="PL015",
         message=f"`{wish.stage}` needs {wish.need_text(load.memory)} on `{wish.world}` devices,"
         f" and `{found}` have room",
-        origin=wish.asked,
+        origin=origin,
         notes=tuple(dict.fromkeys((*share, *wish.notes, *load.taken_from(wish, count)))),
         help=_more_memory(devices, wish.need(load.memory)),
     )

@@ -32,15 +32,15 @@ def share_of(draft: StageDraft) -> float | None:
     return given if isinstance(given, float) else None
 
 
-def place_of_amount(draft: StageDraft, said: StageSettings) -> Origin | None:
-    """Return where it was said what a rank of a stage keeps: its share, its cache, or its results.
+def amount_origin(draft: StageDraft, said: StageSettings) -> Origin | None:
+    """Return where it was said what a rank of a stage keeps beside its weights, whatever its share.
 
-    Those have a size and a number, which count where the engine says that they do.
+    That is its cache, or its results: their size and number count where the engine says so.
     """
     choice = draft.choice
     sized_by = frozenset[str]() if choice.spec is None else choice.spec.sized_by
     together = choice.value(_TOGETHER)
-    names = [name for name in (SHARE, _CACHE) if choice.value(name)]
+    names = [_CACHE] if choice.value(_CACHE) else []
     if sized_by and isinstance(together, int) and together > 1:
         names.append(_TOGETHER)
     given = [said.fields[name].origin for name in names if name in said.fields]

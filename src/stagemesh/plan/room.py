@@ -6,12 +6,21 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.full import exceeds
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
 from stagemesh.plan.words import size_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
+
+
+def exceeds(share: float) -> bool:
+    """Whether a sum of shares is more than a whole device, apart from rounding."""
+    return round(share, 6) > 1
+
+
+def shares_text(device: int, share: float) -> str:
+    """Say what the ranks on a device may use of it."""
+    return f"the ranks on device `{device}` may use `{share:.4g}` of its memory together"
 
 
 class Load:

@@ -12,7 +12,7 @@ from typing import Final
 
 from stagemesh.config.settings import StageSettings
 from stagemesh.plan.cost.estimate import stage_cost
-from stagemesh.plan.full import exceeds, shares_text
+from stagemesh.plan.room import exceeds, shares_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
 from stagemesh.plan.stage import StageDraft

@@ -159,6 +159,14 @@ def test_devices_without_room_are_refused() -> None:
     assert found.help == "give more devices, or lower what the engines of these stages keep"
 
 
+def test_a_rank_that_no_device_holds_is_spread() -> None:
+    """Fewer ranks would hold more each, and more devices of that kind would not help."""
+    [found] = refused(cards(2, 100), wish(0, need=101))
+    assert found.help == (
+        "give larger devices, spread the stage over more, or lower what its engine keeps"
+    )
+
+
 def test_who_takes_the_devices_is_told_with_places() -> None:
     """The stages on those without room, each once, where it was said what they keep."""
     factor = Note(message="`tp` = `2` is set here", origin=somewhere())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.report import Report
@@ -11,6 +12,9 @@ from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
 from stagemesh.plan.words import size_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
+
+_LARGER: Final = "give larger devices, spread the stage over more, or lower what its engine keeps"
+"""What helps where no device holds a rank, however empty it is."""
 
 
 def exceeds(share: float) -> bool:
@@ -87,7 +91,8 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
             notes=wish.notes,
             help="give more devices with `--devices`, or make the axes of the stage smaller",
         )
-    origin = wish.origin(load.memory)
+    origin, need = wish.origin(load.memory), wish.need(load.memory)
+    is_too_large = load.memory is not None and need > load.memory and not devices.shares_memory
     share = (
         [Note(message=f"`{wish.stage}` may use `{wish.share:g}` of a device", origin=origin)]
         if wish.follows_share(load.memory)
@@ -99,7 +104,7 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
         f" and `{found}` have room",
         origin=origin,
         notes=tuple(dict.fromkeys((*share, *wish.notes, *load.taken_from(wish, count)))),
-        help=_more_memory(devices, wish.need(load.memory)),
+        help=_LARGER if is_too_large else _more_memory(devices, need),
     )
 
 

@@ -102,6 +102,11 @@ def test_a_strategy_meets_a_value_of_the_root_as_any_other(show: Show) -> None:
             "`stages: [{stage_id: 0, attention_backend: TORCH_SDPA}]`",
         ),
         (
+            "vae_use_tiling: true",
+            "CF024 deploy.yaml:1:1: `vae_use_tiling` is a field of a stage",
+            "`stages: [{stage_id: 3, vae_use_tiling: true}]`",
+        ),
+        (
             "gpu_memory_utilization: 0.5",
             "CF024 deploy.yaml:1:1: `gpu_memory_utilization` is a field of a stage",
             "write it in the entry of a stage",

@@ -42,7 +42,10 @@ ROOT = "write it at the root of the deploy file"
             "CF020",
             "a key here is the name or the number of a stage;",
         ),
+        ({"overrides": {"tlker": []}}, "CF020", "did you mean `talker`?"),
         ({"overrides": {"strategies": {}}}, "CF020", "a key here is the name or the number of"),
+        ({"overrides": {"stages": {"thinker": {"seed": 1}}}}, "CF020", "a key here is the name or"),
+        ({"set_values": ("stages.thinker.seed=1",)}, "CF020", "a key here is the name or the"),
     ],
 )
 def test_it_is_told_once_and_where_it_belongs(

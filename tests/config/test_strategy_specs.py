@@ -244,6 +244,15 @@ def test_specs_in_another_form_are_told_once(
     assert "list" in str(found.help)
 
 
+def test_a_set_inside_of_an_entry_is_told_at_its_own_key(speech: Speech) -> None:
+    """The entry has the form of a file's, so no spec was meant."""
+    entry = {"axis": "tp", "size": {2}}
+    [found] = speech.load(strategy={"strategies": {"thinker": [entry]}}).diagnostics
+    assert (found.code, found.message) == ("CF005", "a value of type `set` has no place here")
+    assert found.origin is not None
+    assert found.origin.path == "strategies.thinker[0].size"
+
+
 def test_what_holds_itself_is_looked_into_no_further(speech: Speech) -> None:
     """It is told as in any mapping."""
     endless: list[object] = []

@@ -23,6 +23,8 @@ CASES: Final[Sequence[tuple[str, Mapping[str, object], list[str]]]] = [
     (OMNI, {"stage_id": 0, "engine": "nope"}, ["PL020"]),
     (OMNI, {"stage_id": 2, "engine": "ar"}, ["PL021"]),
     (OMNI, {"stage_id": 2, "block_size": 3}, ["PL022"]),
+    (OMNI, {"stage_id": 0, "engine": "ar", "delay_steps": 3}, ["PL022"]),
+    (OMNI, {"stage_id": 0, "engine": "auto", "delay_steps": 3}, ["PL022"]),
     (OMNI, {"stage_id": 0, "vae_use_tiling": True}, ["PL027"]),
     (OMNI, {"stage_id": 0, "ulysses_degree": 2}, ["AX020"]),
     (OMNI, {"stage_id": 0, "default_sampling_params": {"foo": 1}}, ["PL024"]),
@@ -124,6 +126,35 @@ def test_what_flags_and_strategies_may_add_is_not_missed(
     deploy = tmp_path / "deploy.yaml"
     deploy.write_text(json.dumps({"pipeline": "flux", "stages": [entry]}), encoding="utf-8")
     assert validated(capsys, deploy) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "codes"),
+    [
+        ({"delay_steps": 3}, []),
+        ({"default_sampling_params": {"delay_steps": 3}}, []),
+        ({"delay_steps": 3, "vae_use_tiling": True}, ["PL027"]),
+        ({"default_sampling_params": {"delay_steps": 3, "foo": 1}}, ["PL024"]),
+    ],
+)
+def test_an_engine_may_be_named_later(
+    entry: Mapping[str, object],
+    codes: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So an option that another engine takes is wrong only where the file names one itself."""
+    deploy = tmp_path / "deploy.yaml"
+    value = {"pipeline": OMNI, "stages": [{"stage_id": 0, **entry}]}
+    deploy.write_text(json.dumps(value), encoding="utf-8")
+    assert [each["code"] for each in validated(capsys, deploy)] == codes
+    later = PlanInputs(
+        model=str(MODELS[OMNI]),
+        deploy_config=str(deploy),
+        devices="8xH200",
+        set_values=("thinker.engine=fake",),
+    )
+    assert [each.code for each in make(later, HOST).diagnostics] == codes
 
 
 def test_a_malformed_file_is_not_planned(

@@ -159,10 +159,19 @@ def test_devices_without_room_are_refused() -> None:
     assert found.help == "give more devices, or lower what the engines of these stages keep"
 
 
+def test_a_rank_that_no_device_holds_is_spread() -> None:
+    """Fewer ranks would hold more each, and more devices of that kind would not help."""
+    [found] = refused(cards(2, 100), wish(0, need=101))
+    assert found.help == (
+        "give larger devices, spread the stage over more, or lower what its engine keeps"
+    )
+
+
 def test_who_takes_the_devices_is_told_with_places() -> None:
     """The stages on those without room, each once, where it was said what they keep."""
     factor = Note(message="`tp` = `2` is set here", origin=somewhere())
-    wide = replace(wish(0, world=2, need=7, listed="0,1"), asked=somewhere(), notes=(factor,))
+    wide = wish(0, world=2, need=7, listed="0,1")
+    wide = replace(wide, amount_origin=somewhere(), notes=(factor,))
     more = wish(1, need=2, listed="1")
     late = replace(wish(2, world=3, need=4), notes=(factor,))
     (found,) = refused(cards(3, 10), wide, more, late)
@@ -176,14 +185,18 @@ def test_who_takes_the_devices_is_told_with_places() -> None:
 
 def test_a_share_that_sets_the_need_is_told() -> None:
     """And not where the weights need more than it."""
-    share = replace(wish(0, need=4), share=0.7, asked=somewhere())
+    share = replace(
+        wish(0, need=4), share=0.7, share_origin=somewhere(), amount_origin=somewhere("cache")
+    )
     (found,) = refused(cards(1, 10), wish(1, need=5, listed="0"), share)
     assert found.message == "`s0` needs 7 B on `1` devices, and `0` have room"
+    assert found.origin == somewhere()
     assert [(each.message, each.origin) for each in found.notes] == [
         ("`s0` may use `0.7` of a device", somewhere()),
         ("`s1` takes 5 B of device `0`", None),
     ]
     (found,) = refused(cards(1, 10), wish(1, need=5, listed="0"), replace(share, rank_bytes=8))
+    assert found.origin == somewhere("cache")
     assert [each.message for each in found.notes] == ["`s1` takes 5 B of device `0`"]
 
 

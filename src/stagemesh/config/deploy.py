@@ -96,10 +96,7 @@ class DeployPatches:
         if field is not None and field.pipeline_wide:
             self._common += self._for_every_stage(field, value, here)
         elif field is not None:
-            message = f"{quoted(key)} is a field of a stage"
-            shown = flat_field(key, value).strip("`")
-            help_text = f"write it in the entry of a stage: `stages: [{{stage_id: 0, {shown}}}]`"
-            self._run.tell("CF024", message, here.key_origin, help_text)
+            self._tell_of_stage(field, value, here)
         elif key == _OLD_STAGES:
             help_text = (
                 "the pipeline itself holds the topology; write `stages:` with a list of"
@@ -109,6 +106,15 @@ class DeployPatches:
         elif not tell_refused(str(key), value, here, self._run):
             everywhere = [name for name, each in self._fields.items() if each.pipeline_wide]
             unknown_key(key, root, self._run, [*hints(DeployFile), *everywhere])
+
+    def _tell_of_stage(self, field: StageField, value: object, place: Place) -> None:
+        """Say that a field is one of an entry, with an example for a stage that takes it."""
+        stages = () if self._stages.pipeline is None else self._stages.pipeline.stages
+        taker = next((stage.stage_id for stage in stages if field.reaches(stage)), 0)
+        shown = flat_field(field.name, value).strip("`")
+        help_text = f"write it in the entry of a stage: `stages: [{{stage_id: {taker}, {shown}}}]`"
+        message = f"{quoted(field.name)} is a field of a stage"
+        self._run.tell("CF024", message, place.key_origin, help_text)
 
     def _for_every_stage(self, field: StageField, value: object, place: Place) -> Iterator[Patch]:
         return spread(field, value, place.layered(Layer.PIPELINE_WIDE), self._stages, self._run)

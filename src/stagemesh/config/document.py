@@ -102,7 +102,7 @@ def read_yaml(
 ) -> Document | None:
     """Read a YAML file (a `Path`, or one that was opened) or YAML text (a `str`)."""
     text = given if isinstance(given, str) else read_text(given, source, findings)
-    if text is None or _has_comment(text, source, findings):
+    if text is None or _tell_comment(text, source, findings):
         return None
     form = "JSON or YAML" if text.lstrip().startswith("{") else "YAML"
     try:
@@ -126,8 +126,8 @@ def read_yaml(
     return _document(tree, text, source, findings)
 
 
-def _has_comment(text: str, source: Source, findings: Findings) -> bool:
-    """Tell a comment in what else is JSON, at its own place."""
+def _tell_comment(text: str, source: Source, findings: Findings) -> bool:
+    """Tell a comment in what else is JSON, at its own place; false where there is none."""
     place = json_comment(text)
     if place is not None:
         findings.append(
@@ -157,7 +157,7 @@ def read_json(
     try:
         parsed: object = json.loads(text, object_pairs_hook=Pairs)
     except json.JSONDecodeError as error:
-        if not _has_comment(text, source, findings):
+        if not _tell_comment(text, source, findings):
             message = f"not valid JSON: {_lower(error.msg)}"
             _tell(findings, source, "CF002", message, error.lineno, error.colno)
         return None

@@ -8,7 +8,7 @@ from stagemesh.config.axis_settings import FORMS
 from stagemesh.config.check import checker, wrong_type
 from stagemesh.config.extras import EXTRAS, read_extras
 from stagemesh.config.fields import StageField
-from stagemesh.config.patch import NO_STAGE, Patch, of_stages, patches_of
+from stagemesh.config.patch import UNKNOWN_STAGE, Patch, of_stages, patches_of
 from stagemesh.config.place import Place, Run
 from stagemesh.config.refusals import tell_no_stage_field
 from stagemesh.config.schema import STAGE_KEY
@@ -43,7 +43,7 @@ def read_stages(
             label = known.model_stage if known is not None and stages.pipeline else label
         settings = {key: value for key, value in entry.items() if key != STAGE_KEY}
         named = Place(located=here.located, path=here.path, label=label)
-        owner = NO_STAGE if stage_id is None else stage_id
+        owner = UNKNOWN_STAGE if stage_id is None else stage_id
         yield from of_stages(read_stage(settings, named, owner, fields, run))
 
 

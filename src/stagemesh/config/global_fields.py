@@ -18,7 +18,7 @@ from stagemesh.config.flag_rules import FIRST_CHOICE, ONE_STAGE_ONLY
 from stagemesh.config.given import origin_of, place_of, plain_value
 from stagemesh.config.inputs import GivenField
 from stagemesh.config.kind_fields import KIND_FIELDS
-from stagemesh.config.patch import NO_STAGE, Patch, of_stages
+from stagemesh.config.patch import UNKNOWN_STAGE, Patch, of_stages
 from stagemesh.config.place import Place, Run
 from stagemesh.config.plain import plain
 from stagemesh.config.scope import Scope
@@ -101,7 +101,7 @@ class _Reader:
             self._tell_useless(given, "; ".join([owners, *refusing(field, self._started)]))
         place = Place(located=place_of(given).located)
         run = self._run
-        for stage_id in [stage.stage_id for stage in reached] or [NO_STAGE]:
+        for stage_id in [stage.stage_id for stage in reached] or [UNKNOWN_STAGE]:
             patches = read_stage({given.name: value}, place, stage_id, self._scope.fields, run)
             yield from of_stages(patches)
             run = Run(partial=True)  # what is wrong with the value is told once

@@ -194,7 +194,7 @@ class Llm:
     """Greatest rank of an adapter."""
     max_loras: Count | None = field(default=None, metadata=_LORA)
     """Most adapters in one batch."""
-    lora_target_modules: tuple[str, ...] | None = field(default=None, metadata=_LORA)
+    lora_target_modules: tuple[Text, ...] | None = field(default=None, metadata=_LORA)
     """Names of the layers that adapters may change."""
     fully_sharded_loras: bool | None = field(default=None, metadata=_LORA)
     """Whether adapters are cut over the ranks as the layers are."""
@@ -251,7 +251,7 @@ class Diffusion:
     """What is compiled: the repeated blocks, or the whole network."""
     diffusion_compile_dynamic: bool | None = field(default=None, metadata=_COMPILED)
     """Whether compiled code takes any shape."""
-    lora_path: str | tuple[str, ...] | None = None
+    lora_path: Text | tuple[Text, ...] | None = None
     """LoRA adapters to load."""
     lora_backend: Literal["peft", "distill"] | None = field(
         default=None, metadata=acts_with(_ADAPTERS, idle=("peft",))

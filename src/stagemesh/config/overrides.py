@@ -32,6 +32,8 @@ Entry: TypeAlias = tuple[StagePipelineConfig | None, Place, object]
 _ID: Final = re.compile("0|[1-9][0-9]{0,8}")
 _HIDDEN: Final = ("axes", "options")
 """Parts of a path that nobody writes."""
+_OF_FILES: Final = frozenset({STAGE_KEY, *hints(DeployFile), *hints(StrategyFile)})
+"""Keys that files have where here the names of stages stand."""
 _FORM: Final = "write `STAGE.FIELD=VALUE`, such as `--set thinker.max_num_seqs=4`"
 
 
@@ -55,6 +57,8 @@ def by_stage(
     for key, entry in value.items():
         place = root.child(key, label=str(key))
         stage = find_stage(key, place, stages, run)
+        if stage is None and key in _OF_FILES:
+            continue  # what stands below it is no entry of a stage
         if stage is not None and stages.pipeline is not None:
             place = root.child(key, label=stage.model_stage)
             if stage.stage_id in seen:
@@ -81,6 +85,8 @@ def read_set(text: str, scope: Scope, run: Run) -> list[Patch]:
     value = typed if is_ambiguous(typed) else _yaml_value(typed, source, run)
     place = Place(located=Nowhere(source=source)).child(names[0], label=names[0])
     stage = find_stage(names[0], place, scope.stages, run)
+    if stage is None and names[0] in _OF_FILES:
+        return []
     if stage is not None and scope.stages.pipeline is not None:
         place = dataclasses.replace(place, label=stage.model_stage)
 
@@ -138,7 +144,7 @@ def find_stage(
     elif stage is None:
         message = f"no stage {quoted(key)} in this pipeline"
         help_text = stages.help_for(key)
-        if key in {STAGE_KEY, *hints(DeployFile), *hints(StrategyFile)}:
+        if key in _OF_FILES:
             help_text = f"a key here is the name or the number of a stage; {stages.listed}"
         run.tell("CF020", message, place.key_origin, help_text)
     return stage

@@ -16,7 +16,7 @@ from stagemesh.spec.origin import Origin
 NULL_IS_A_VALUE: Final = "null is a value"
 """Goes into `Annotated`: for this field `null` says something, and clears nothing."""
 
-NO_STAGE: Final = -1
+UNKNOWN_STAGE: Final = -1
 """Stage of what was said about one that is not there: it is checked, and then means nothing."""
 
 
@@ -52,7 +52,7 @@ class Patch:
 
 def of_stages(patches: Iterable[Patch]) -> Iterator[Patch]:
     """Return the patches but for those of stages that are not there."""
-    return (patch for patch in patches if patch.stage_id != NO_STAGE)
+    return (patch for patch in patches if patch.stage_id != UNKNOWN_STAGE)
 
 
 def taken_back(patches: Iterable[Patch], origin: Origin) -> list[Patch]:

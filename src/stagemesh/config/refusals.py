@@ -8,10 +8,10 @@ from typing import Final
 
 from stagemesh.config.check import hints, unknown_key
 from stagemesh.config.fields import StageField
+from stagemesh.config.flow import HIDDEN, flow_text
 from stagemesh.config.place import Place, Run
-from stagemesh.config.schema import STAGE_KEY, DeployFile, StrategyFile, device_list
+from stagemesh.config.schema import STAGE_KEY, DeployFile, StrategyFile, device_ids_text
 from stagemesh.config.tree import quoted
-from stagemesh.config.written import HIDDEN, written
 from stagemesh.spec.axis import SIZE
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
@@ -109,7 +109,7 @@ def _tell_nested(name: str, value: object, place: Place, run: Run) -> None:
 
 def flat_field(name: object, value: object) -> str:
     """Show a field as it would be written in an entry."""
-    devices = device_list(value) if name == _DEVICES else None
+    devices = device_ids_text(value) if name == _DEVICES else None
     value = value if devices is None else devices
-    shown = HIDDEN if isinstance(value, Mapping | tuple) else written(value)
-    return f"`{written(str(name))}: {shown}`"
+    shown = HIDDEN if isinstance(value, Mapping | tuple) else flow_text(value)
+    return f"`{flow_text(str(name))}: {shown}`"

@@ -21,7 +21,7 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import KernelSpec, LayerHookSpec
 
 
-def device_list(value: object) -> str | None:
+def device_ids_text(value: object) -> str | None:
     """Return the text for ids that were given as numbers; `None` where they are none."""
     items = value if isinstance(value, list | tuple) else (value,)
     if items and all(type(item) is int and item >= 0 for item in items):
@@ -30,7 +30,7 @@ def device_list(value: object) -> str | None:
 
 
 def _as_device_list(value: object) -> str | None:
-    text = device_list(value)
+    text = device_ids_text(value)
     return None if text is None else f'write `"{text}"`'
 
 

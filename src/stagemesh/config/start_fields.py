@@ -14,7 +14,7 @@ from stagemesh.config.given import origin_of, plain_value
 from stagemesh.config.inputs import GivenField
 from stagemesh.config.merge import merge
 from stagemesh.config.overrides import by_stage, known_stage
-from stagemesh.config.patch import NO_STAGE, Patch
+from stagemesh.config.patch import UNKNOWN_STAGE, Patch
 from stagemesh.config.place import Nowhere, Place, Run
 from stagemesh.config.scope import Scope
 from stagemesh.config.settings import Sourced
@@ -61,7 +61,7 @@ def _parameters(
     run: Run,
 ) -> Iterator[Patch]:
     known = stage is not None and scope.stages.pipeline is not None
-    stage_id = stage.stage_id if known and stage is not None else NO_STAGE
+    stage_id = stage.stage_id if known and stage is not None else UNKNOWN_STAGE
     yield from read_stage({given.name: entry}, place, stage_id, scope.fields, run)
 
 

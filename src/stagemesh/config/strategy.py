@@ -9,13 +9,13 @@ from typing import Final
 from stagemesh.config.check import checker, hints, missing_key, unknown_key, wrong_type
 from stagemesh.config.document import Document
 from stagemesh.config.entries import axis_patches
+from stagemesh.config.flow import flow_text
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.refusals import DEPLOY_FILE
 from stagemesh.config.schema import DeployFile, StrategyEntry, StrategyFile
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
-from stagemesh.config.written import HIDDEN, written
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
 from stagemesh.spec.frozen import frozen
@@ -106,20 +106,22 @@ def _is_of_deploy(key: str | int, stages: Stages) -> bool:
 
 def _rewrite(given: Mapping[str | int, object]) -> str:
     """Say how a file without its root is written: its own stages below that, where they fit."""
-    inner = ", ".join(f"{written(key)}: {_flow(value)}" for key, value in given.items()) or _EXAMPLE
-    if len(inner) > _REWRITE:
+    inner = _members(given)
+    if not given or len(inner) > _REWRITE:
         inner = _EXAMPLE
     return f"put `{_ROOT}` above the stages: `{_ROOT}: {{{inner}}}`"
 
 
+def _members(given: Mapping[str | int, object]) -> str:
+    return ", ".join(f"{flow_text(key)}: {_flow(value)}" for key, value in given.items())
+
+
 def _flow(value: object) -> str:
     if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{written(key)}: {_flow(part)}" for key, part in value.items()) + "}"
-        )
+        return "{" + _members(value) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    return HIDDEN if value is UNSET else written(value)  # what was refused was told
+    return flow_text(value)
 
 
 def _patches(stage_id: int, entry: Entry) -> Iterator[Patch]:

@@ -86,10 +86,17 @@ def written(
 
 
 def _holds_specs(given: object, levels: int) -> bool:
-    """Whether there is one within so many levels, or what could hold some and never is a list."""
-    if isinstance(given, Mapping | list | tuple):
-        inside = given.values() if isinstance(given, Mapping) else given
-        return levels > 0 and any(_holds_specs(each, levels - 1) for each in inside)
+    """Whether there is one within so many levels, or what could hold some and never is a list.
+
+    Among the members of an entry only a spec counts: a set there is a wrong value of that entry,
+    which the reader tells at its key.
+    """
+    if isinstance(given, Mapping):
+        inside = given.values()
+        deeper = levels > 1 and any(_holds_specs(each, levels - 1) for each in inside)
+        return deeper or (levels > 0 and any(isinstance(each, StrategySpec) for each in inside))
+    if isinstance(given, list | tuple):
+        return levels > 0 and any(_holds_specs(each, levels - 1) for each in given)
     return isinstance(given, StrategySpec | Iterator | AbstractSet)
 
 

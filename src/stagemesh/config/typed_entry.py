@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from stagemesh.config.check import checker, hints, unknown_key, wrong_type
 from stagemesh.config.entries import axis_patches, read_stage
-from stagemesh.config.patch import NO_STAGE, Patch
+from stagemesh.config.patch import UNKNOWN_STAGE, Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.refusals import tell_no_stage_field
 from stagemesh.config.schema import Size
@@ -34,7 +34,7 @@ def read_typed_entry(
     run: Run,
 ) -> Iterator[Patch]:
     """Read the fields of one stage; what is wrong goes to `run`."""
-    stage_id = NO_STAGE if stage is None or scope.stages.pipeline is None else stage.stage_id
+    stage_id = UNKNOWN_STAGE if stage is None or scope.stages.pipeline is None else stage.stage_id
     fields: dict[str | int, object] = {}
     for name, value in _meant(entry, place, stage, scope, run).items():
         axis = None if name in scope.fields else scope.catalog.axes.get(str(name))

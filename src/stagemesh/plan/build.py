@@ -23,7 +23,7 @@ from stagemesh.plan.place import Placement
 from stagemesh.plan.report import Report
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.every import every_rule, setup_of
-from stagemesh.plan.rules.shares import place_of_amount, share_of
+from stagemesh.plan.rules.shares import SHARE, amount_origin, share_of
 from stagemesh.plan.runnable import reasons
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.stack import Stack, stack_of
@@ -217,7 +217,7 @@ def _wish(
     settings: StageSettings,
     placed: Mapping[int, tuple[DeviceIds, ...]] | None,
 ) -> Wish:
-    stack, listed = draft.stack, listed_devices(settings)
+    stack, listed, share = draft.stack, listed_devices(settings), settings.fields.get(SHARE)
     return Wish(
         stage_id=draft.stage_id,
         stage=stack.stage.model_stage,
@@ -227,7 +227,8 @@ def _wish(
         repeats=listed is None or not listed.origin.shipped or is_as_shipped(stack),
         rank_bytes=None if draft.memory is None else draft.memory.total,
         share=share_of(draft),
-        asked=place_of_amount(draft, settings),
+        share_origin=None if share is None else share.origin,
+        amount_origin=amount_origin(draft, settings),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
         notes=tuple(_factors(stack)),
     )

@@ -2,15 +2,17 @@
 
 Engines and their options, fields of other kinds of stage, parameters of requests and of the model,
 axes that do not fit, and connectors of edges are decided by the file and the pipeline. How many
-ranks there are, what fits a device and what an option needs may depend on what else is given.
+ranks there are, what fits a device and what an option needs may depend on what else is given, and
+so does the engine of a stage for which the file names none.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.settings import Settings, StageSettings
+from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.causes import one_for_each_cause
 from stagemesh.plan.checks import lasting_findings
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
@@ -21,7 +23,12 @@ from stagemesh.plan.report import Report
 from stagemesh.plan.stack import stack_of
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+_ENGINE: Final = "engine"
+_NOT_TAKEN: Final = frozenset({"PL022", "PL024"})
+"""Codes that say what an engine does not take."""
 
 
 def file_findings(
@@ -44,5 +51,39 @@ def _check_stage(
     stack = stack_of(stage, said, StageFacts(), catalog.axes)
     report.add(*lasting_findings(stack))
     said = replace(said, fields=stack.all_fields)
-    chosen(stage, said, catalog.engines, report)
+    report.add(*_of_engine(stage, said, catalog))
     model_args(stage, said, report)
+
+
+def _of_engine(
+    stage: StagePipelineConfig, said: StageSettings, catalog: Catalog
+) -> tuple[Diagnostic, ...]:
+    """Tell what the engine has against a stage, but for what one that may be named later takes."""
+    found = _told_by(stage, said, catalog)
+    if _ENGINE in said.fields or not any(each.code in _NOT_TAKEN for each in found):
+        return found
+    refused = [
+        {each.origin for each in _told_by(stage, _with_engine(said, name), catalog)}
+        for name, spec in catalog.engines.items()
+        if stage.execution_type in spec.runs
+    ]
+    return tuple(
+        each
+        for each in found
+        if each.code not in _NOT_TAKEN or all(each.origin in places for places in refused)
+    )
+
+
+def _told_by(
+    stage: StagePipelineConfig, said: StageSettings, catalog: Catalog
+) -> tuple[Diagnostic, ...]:
+    report = Report()
+    chosen(stage, said, catalog.engines, report)
+    return tuple(report.diagnostics)
+
+
+def _with_engine(said: StageSettings, name: str) -> StageSettings:
+    named: Sourced[object] = Sourced(
+        value=name, origin=Origin(layer=Layer.STAGE, source=f"--set {said.name}.{_ENGINE}={name}")
+    )
+    return replace(said, fields={**said.fields, _ENGINE: named})

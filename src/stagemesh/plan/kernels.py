@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, cast
 
+from stagemesh.config.flow import flow_text
 from stagemesh.config.settings import Settings, Sourced, StageSettings
-from stagemesh.config.written import written
 from stagemesh.plan.report import Report
 from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
@@ -115,7 +115,7 @@ def _deprecated(stage: str, short: Sourced[object]) -> Diagnostic:
         severity=Severity.WARNING,
         message=f"`{SHORTHAND}` of `{stage}` is deprecated",
         origin=short.origin,
-        help=f"write `{ATTENTION}: {{{DEFAULT}: {written(short.value)}}}`",
+        help=f"write `{ATTENTION}: {{{DEFAULT}: {flow_text(short.value)}}}`",
     )
 
 

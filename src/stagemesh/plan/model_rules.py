@@ -16,6 +16,9 @@ from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.model import ModelFinding, ModelStage, ModelView
 from stagemesh.spec.origin import Layer, Origin
 
+_CHOICE: Final = "pipeline"
+"""The field that chooses the model, and so its rules."""
+
 
 def check_model(context: RuleContext, ruled: Ruling) -> Sequence[Diagnostic]:
     """Return what the model has against a configuration in which every value is well."""
@@ -75,10 +78,6 @@ def _typed(kind: type, values: Mapping[str, object]) -> object:
 
 
 # --- where it was written ------------------------------------------------------------------------
-
-
-_CHOICE: Final = "pipeline"
-"""The field that chooses the model, and so its rules."""
 
 
 def _origin(finding: ModelFinding, context: RuleContext) -> Origin | None:

@@ -79,7 +79,7 @@ def _refused(
     taken: Mapping[str, object],
     given: Sourced[object] | None,
 ) -> Iterator[Diagnostic]:
-    """Ask the types of the parameters what they have against these values, all of them well."""
+    """Ask the types of the parameters what they have against values that are each of its type."""
     origins = {} if given is None else {name: given.at(name) for name in taken}
     who = f"parameters of `{stage.model_stage}` are refused"
     for kind in kinds:

@@ -15,10 +15,10 @@ from typing import Final, cast
 
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.full import exceeds, shares_text
 from stagemesh.plan.place import Placement, place
 from stagemesh.plan.provenance import PLACEMENT
 from stagemesh.plan.report import Report
+from stagemesh.plan.room import exceeds, shares_text
 from stagemesh.plan.stack import Stack
 from stagemesh.plan.values import StagePlan, ValuePlan
 from stagemesh.plan.wish import Wish

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from stagemesh.plan.devices import Devices
-from stagemesh.plan.full import exceeds
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
 from stagemesh.plan.words import size_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
+
+_LARGER: Final = "give larger devices, spread the stage over more, or lower what its engine keeps"
+"""What helps where no device holds a rank, however empty it is."""
+
+
+def exceeds(share: float) -> bool:
+    """Whether a sum of shares is more than a whole device, apart from rounding."""
+    return round(share, 6) > 1
+
+
+def shares_text(device: int, share: float) -> str:
+    """Say what the ranks on a device may use of it."""
+    return f"the ranks on device `{device}` may use `{share:.4g}` of its memory together"
 
 
 class Load:
@@ -63,7 +76,7 @@ class Load:
             yield Note(
                 message=f"`{each.stage}` takes {each.need_text(self.memory)}"
                 f" of {_devices_text(taken)}",
-                origin=each.asked,
+                origin=each.origin(self.memory),
             )
             yield from each.notes
 
@@ -78,8 +91,10 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
             notes=wish.notes,
             help="give more devices with `--devices`, or make the axes of the stage smaller",
         )
+    origin, need = wish.origin(load.memory), wish.need(load.memory)
+    is_too_large = load.memory is not None and need > load.memory and not devices.shares_memory
     share = (
-        [Note(message=f"`{wish.stage}` may use `{wish.share:g}` of a device", origin=wish.asked)]
+        [Note(message=f"`{wish.stage}` may use `{wish.share:g}` of a device", origin=origin)]
         if wish.follows_share(load.memory)
         else ()
     )
@@ -87,9 +102,9 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
         code="PL015",
         message=f"`{wish.stage}` needs {wish.need_text(load.memory)} on `{wish.world}` devices,"
         f" and `{found}` have room",
-        origin=wish.asked,
+        origin=origin,
         notes=tuple(dict.fromkeys((*share, *wish.notes, *load.taken_from(wish, count)))),
-        help=_more_memory(devices, wish.need(load.memory)),
+        help=_LARGER if is_too_large else _more_memory(devices, need),
     )
 
 

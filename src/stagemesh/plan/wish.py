@@ -33,8 +33,10 @@ class Wish:
     """Memory of one rank, when it is known."""
     share: float | None = None
     """Share of a device that one rank may use, when it has one."""
-    asked: Origin | None = None
-    """Where it was said what one rank keeps, if anybody did."""
+    share_origin: Origin | None = None
+    """Where that share was given, if anybody did."""
+    amount_origin: Origin | None = None
+    """Where it was said how much else one rank keeps, if anybody did."""
     placed: tuple[DeviceIds, ...] | None = None
     """Where its replicas lie already, for a plan that was read back."""
     notes: tuple[Note, ...] = ()
@@ -47,6 +49,10 @@ class Wish:
     def follows_share(self, memory: int | None) -> bool:
         """Whether its share is what decides how much that is."""
         return self.share is not None and self._reserved(memory) == self.need(memory)
+
+    def origin(self, memory: int | None) -> Origin | None:
+        """Where it was said what one rank needs on such a device; `None` where nobody did."""
+        return self.share_origin if self.follows_share(memory) else self.amount_origin
 
     def need_text(self, memory: int | None) -> str:
         """Say it in bytes, or in parts of a device where those are not known."""

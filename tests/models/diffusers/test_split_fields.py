@@ -50,8 +50,8 @@ def test_only_what_a_stage_would_take_else_is_lacking(stage: StagePipelineConfig
     assert not stage.lacks.keys() & {item.name for item in dataclasses.fields(stage.params)}
 
 
-def test_whatever_one_part_lacks_another_one_has() -> None:
-    """But for what is about speech and about the cache of tokens."""
+def test_whatever_denoiser_or_vae_lack_another_stage_has() -> None:
+    """What nothing could act on would be no field of a checkpoint that was cut apart."""
     for name, field in itertools.product(("denoiser", "vae"), usual(SPLIT["vae"])):
         if field in SPLIT[name].lacks:
             others = [SPLIT[other] for other in ("denoiser", "vae") if other != name]

@@ -227,7 +227,7 @@ def memory(stage: StagePlan) -> MemoryPlan:
 def test_a_plan_counts_what_its_stage_is_asked_for(
     model: str, params: Mapping[str, object], values: tuple[str, ...], factor: int
 ) -> None:
-    """Decoding is the larger part of these, and linear in its pixels; a saved plan agrees."""
+    """Decoding is the larger part of these, and linear in its pixels."""
     before = memory(plan_of(planned(model, {})).stages[0]).workspace - PROCESS
     plan = plan_of(planned(model, {"dit": params}, *values))
     assert memory(plan.stages[0]).workspace - PROCESS == factor * before

@@ -36,9 +36,9 @@ def test_an_override_is_the_documented_way(toy: Toy) -> None:
             {"lora_path": ["/a", "/b"]},
             ["PL093: `lora_backend: peft` of `s0` takes one `lora_path`, got `2`"],
         ),
-        ({"lora_path": ""}, ["PL094: `lora_path` of `s0` names no adapter"]),
+        ({"lora_path": " "}, ["CF013: `s0.lora_path` must not be empty"]),
         ({"lora_path": []}, ["PL094: `lora_path` of `s0` names no adapter"]),
-        ({"lora_path": ["/a", ""]}, ["PL094: `lora_path` of `s0` names no adapter"]),
+        ({"lora_path": ["/a", ""]}, ["CF013: `s0.lora_path[1]` must not be empty"]),
         ({"max_cpu_loras": 0}, ["CF013: `s0.max_cpu_loras` must be `>= 1`, got `0`"]),
     ],
 )

@@ -145,12 +145,13 @@ def test_an_empty_name_switches_nothing_on(toy: Toy, field: str, text: str) -> N
         ("--quantization ''", ["CF013"]),
         ("--quantization '' --force-cutlass-fp8", ["CF013"]),
         ("--set base.quantization='\"\"'", ["CF013"]),
-        ("--set base.lora_path='\"\"' --set base.lora_scale=0.5", ["PL094"]),
+        ("--set base.lora_path='\"\"' --set base.lora_scale=0.5", ["CF013"]),
+        ("--set base.lora_path='[/a, \" \"]'", ["CF013"]),
         ("--set base.lora_path=[] --set base.lora_scale=0.5", ["PL094"]),
     ],
 )
 def test_every_door_refuses_an_empty_name(line: str, codes: list[str], tmp_path: Path) -> None:
-    """Once; of adapters a rule of their own says it."""
+    """Once; that a list has none a rule of adapters says."""
     assert codes_of(made_from(tmp_path, line, model="two_dits")) == codes
 
 

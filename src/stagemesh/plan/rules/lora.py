@@ -20,7 +20,7 @@ _DEFAULT_BACKEND: Final = "peft"
 
 
 def lora(context: RuleContext) -> Ruling:
-    """Refuse paths that name no adapter, and more of them than can be applied."""
+    """Refuse a list without paths, and more of them than can be applied."""
     found = [
         each
         for draft in context.drafts
@@ -35,7 +35,7 @@ def _loaded(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
     paths = given if isinstance(given, tuple) else () if given is None else (given,)
     backend = draft.choice.value("lora_backend") or _DEFAULT_BACKEND
     where = context.origin(draft, "lora_path")
-    if given is not None and not (paths and all(paths)):
+    if given is not None and not paths:
         yield Diagnostic(
             code="PL094",
             message=f"`lora_path` of `{stage}` names no adapter",

@@ -12,7 +12,7 @@ from typing import Final
 
 from stagemesh.config.settings import StageSettings
 from stagemesh.plan.cost.estimate import stage_cost
-from stagemesh.plan.full import exceeds, shares_text
+from stagemesh.plan.room import exceeds, shares_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
 from stagemesh.plan.stage import StageDraft
@@ -32,15 +32,15 @@ def share_of(draft: StageDraft) -> float | None:
     return given if isinstance(given, float) else None
 
 
-def place_of_amount(draft: StageDraft, said: StageSettings) -> Origin | None:
-    """Return where it was said what a rank of a stage keeps: its share, its cache, or its results.
+def amount_origin(draft: StageDraft, said: StageSettings) -> Origin | None:
+    """Return where it was said what a rank of a stage keeps beside its weights, whatever its share.
 
-    Those have a size and a number, which count where the engine says that they do.
+    That is its cache, or its results: their size and number count where the engine says so.
     """
     choice = draft.choice
     sized_by = frozenset[str]() if choice.spec is None else choice.spec.sized_by
     together = choice.value(_TOGETHER)
-    names = [name for name in (SHARE, _CACHE) if choice.value(name)]
+    names = [_CACHE] if choice.value(_CACHE) else []
     if sized_by and isinstance(together, int) and together > 1:
         names.append(_TOGETHER)
     given = [said.fields[name].origin for name in names if name in said.fields]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagemesh.config.document import Source, read_yaml
-from stagemesh.config.written import HIDDEN, written
+from stagemesh.config.flow import HIDDEN, flow_text
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer
 from tests.config.deploying import Show
@@ -48,14 +48,14 @@ def back(text: str) -> object:
 )
 def test_text_is_quoted_where_it_would_be_something_else(value: object, text: str) -> None:
     """And hidden where a message could not show it."""
-    assert written(value) == text
+    assert flow_text(value) == text
     assert text == HIDDEN or back(text) == value
 
 
 @given(st.text(max_size=44))
 def test_whatever_is_shown_is_read_as_the_same(value: str) -> None:
     """Between the braces of a mapping on one line, where commas and colons mean something."""
-    text = written(value)
+    text = flow_text(value)
     assert text == HIDDEN or back(text) == value
 
 
@@ -85,3 +85,11 @@ def test_a_name_is_quoted_too(show: Show) -> None:
     show.write({"deploy.yaml": 'stages: [{stage_id: 0, engine_args: {"a: b": 1, "c`": 2}}]'})
     (found,) = show.load().diagnostics
     assert str(found.help).endswith('`"a: b": 1`, `...: 2`')
+
+
+def test_what_was_refused_is_not_shown(show: Show) -> None:
+    """Its own message says what it must be."""
+    show.write({"deploy.yaml": "stages: [{stage_id: 0, engine_args: {seed: 010}}]"})
+    refused, nested = show.load().diagnostics
+    assert (refused.code, nested.code) == ("CF005", "CF023")
+    assert str(nested.help).endswith("in the entry of the stage: `seed: ...`")

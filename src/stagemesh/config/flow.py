@@ -1,4 +1,4 @@
-"""Values as a file would say them, for remedies that can be followed as they stand."""
+"""Values in YAML's flow style, as remedies have them that can be followed as they stand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import yaml
 
 from stagemesh.config.tree import quoted
 from stagemesh.config.yaml_core import CoreDumper
+from stagemesh.spec.unset import UNSET
 
 _LONGEST: Final = 40
 """Characters of a value that a remedy repeats."""
@@ -16,11 +17,13 @@ HIDDEN: Final = "..."
 """Stands for a value that a message cannot show."""
 
 
-def written(value: object) -> str:
+def flow_text(value: object) -> str:
     """Return a scalar as it stands inside a mapping on one line, in quotes where it needs them.
 
-    It is `...` where it is too long, or has characters that messages do not show.
+    It is `...` where it is too long, was refused, or has characters that messages do not show.
     """
+    if value is UNSET:
+        return HIDDEN
     if not isinstance(value, str):
         return quoted(value)[1:-1]
     if len(value) > _LONGEST:

@@ -11,7 +11,9 @@ import pytest
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.plan.diagnostics import diagnostics_text
+from stagemesh.plan.fit.suggest import is_about_layout
 from stagemesh.plan.make import Made, make
+from stagemesh.spec.diagnostic import Diagnostic
 
 FIXTURES: Final = Path(__file__).parents[2] / "fixtures"
 HOST: Final = Host(kind="cpu", count=None, memory_bytes=None)
@@ -85,3 +87,18 @@ def test_shares_of_one_device_are_added_up(front: float, mid: float, *, codes: b
         assert "talker" in shown
         assert "1.2" in shown
         assert "this would fit: `--set " in shown
+
+
+def test_a_share_that_does_not_hold_the_weights_is_a_matter_of_layout() -> None:
+    """They get smaller on more ranks."""
+    entry = {"stage_id": 0, "gpu_memory_utilization": 0.05}
+    deploy = {"pipeline": "flux_split", "stages": [entry]}
+    (found,) = planned("diffusers/flux", deploy, "8xH200").diagnostics
+    assert found.code == "PL111"
+    assert "this would fit: `--set text_encoder." in str(found.help)
+
+
+@pytest.mark.parametrize("code", ["PL110", "PL111", "PL112", "PL130"])
+def test_every_code_about_shares_and_caches_is_about_the_layout(code: str) -> None:
+    """So that none stands in the way of what would help against another one."""
+    assert is_about_layout(Diagnostic(code=code, message="too little"))

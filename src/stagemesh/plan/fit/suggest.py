@@ -34,7 +34,7 @@ Overrides: TypeAlias = Mapping[str, Mapping[str, object]]
 Works: TypeAlias = Callable[[Overrides], bool]
 """Whether there is a plan once overrides are added to what was given."""
 
-_LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL110", "PL130")
+_LAYOUT: Final = ("AX021", "AX024", "AX03", "PL01", "PL110", "PL111", "PL112", "PL130")
 """Beginnings of the codes that another layout can answer."""
 _LEFT_OUT: Final = ("AX032",)
 """Codes of axes that no size would help: they say themselves that they are to be left out."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from stagemesh.cli._numbers import whole
+
 DEFAULT_TOP: Final = 3
 """Layouts that are shown when nothing says how many."""
 
@@ -28,7 +30,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     """Read a number from 1."""
-    number = int(text)
+    number = whole(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number

@@ -1,6 +1,7 @@
 """The parser of a command: a flag that does not exist is a diagnostic that says what was meant.
 
 An option that takes one value takes it once: a second one is never dropped, nor does it win.
+Numbers are read as files have them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from stagemesh.cli._numbers import decimal, whole
 from stagemesh.errors import DiagnosticError
 from stagemesh.spec.diagnostic import Diagnostic
 
@@ -43,6 +45,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*given, **named)  # type: ignore[arg-type]  # handed on as they are
         self.register("action", None, Once)
         self.register("action", "store", Once)
+        self.register("type", int, whole)
+        self.register("type", float, decimal)
 
     def see(self, dest: str, flag: str, value: object) -> None:
         """Note that an option was typed."""

@@ -198,6 +198,11 @@ def test_a_graph_without_an_entry_says_what_an_entry_is() -> None:
             "did you mean `max_num_seqs`?",
         ),
         (
+            model(stage(0, "a", **END, lacks={"max_num_seq": "it has none"})),
+            "MD037: stage `a` of `speech` cannot lack `max_num_seq`, which no such stage has",
+            "did you mean `max_num_seqs`?",
+        ),
+        (
             lone(model_type="speech_short", variant_of="spech"),
             "MD024: `speech_short` is a variant of `spech`, which is no whole pipeline",
             "did you mean `speech`?",
@@ -210,6 +215,13 @@ def test_what_a_pipeline_says_beside_its_graph_is_checked(
     """Names, aliases, and what it is a variant of."""
     assert messages(pipeline) == [found]
     assert str(findings(pipeline)[0].help).startswith(remedy)
+
+
+def test_fields_and_parameters_of_the_kind_of_a_stage_may_be_lacking() -> None:
+    """Those of its engines too."""
+    installed = Catalog.installed()
+    lacks = dict.fromkeys(("env", "dtype", "max_num_seqs", "temperature"), "nothing uses it")
+    assert findings(model(stage(0, "a", **END, lacks=lacks)), installed) == ()
 
 
 def test_a_variant_of_a_variant_is_refused() -> None:

@@ -104,6 +104,15 @@ def stage_fields(catalog: Catalog) -> Mapping[str, StageField]:
     return fields
 
 
+def usual_names(kind: ExecutionType, catalog: Catalog) -> frozenset[str]:
+    """Return the stage fields, but for those of axes, and request parameters of a kind of stage."""
+    engines = [each for each in catalog.engines.values() if kind in each.runs]
+    declared = [StageEntry, *(each for each, kinds in KIND_FIELDS.items() if kind in kinds)]
+    declared += [each for engine in engines for each in (engine.options, engine.params)]
+    names = frozenset(item.name for each in declared for item in dataclasses.fields(each))
+    return names - {STAGE_KEY}
+
+
 def _kind_fields() -> dict[str, StageField]:
     return {
         item.name: StageField(

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final, TypeAlias
 
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.fields import usual_names
 from stagemesh.config.tree import quoted
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.origin import Layer, Origin
@@ -50,6 +51,7 @@ def topology_findings(
         *_wrong_ends(pipeline),
         *(each for stage in pipeline.stages for each in _wrong_stage(pipeline.model_type, stage)),
         *_wrong_aliases(pipeline, fields),
+        *(each for stage in pipeline.stages for each in _wrong_lacks(pipeline, stage, catalog)),
         *_wrong_variant(pipeline, catalog),
     ]
     return tuple(
@@ -192,6 +194,20 @@ def _wrong_aliases(pipeline: PipelineConfig, fields: Collection[str]) -> Iterato
         elif field not in fields:
             message = f"alias {quoted(alias)} of `{model}` means no stage field {quoted(field)}"
             yield "MD023", message, did_you_mean(field, fields)
+
+
+def _wrong_lacks(
+    pipeline: PipelineConfig, stage: StagePipelineConfig, catalog: Catalog
+) -> Iterator[_Finding]:
+    """Names of fields and parameters that such a stage never has: each would be lost in silence."""
+    if not stage.lacks:
+        return
+    who = f"stage `{stage.model_stage}` of `{pipeline.model_type}`"
+    known = usual_names(stage.execution_type, catalog)
+    for name in stage.lacks:
+        if name not in known:
+            message = f"{who} cannot lack {quoted(name)}, which no such stage has"
+            yield "MD037", message, did_you_mean(name, known)
 
 
 def _wrong_variant(pipeline: PipelineConfig, catalog: Catalog) -> Iterator[_Finding]:

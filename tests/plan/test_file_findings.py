@@ -22,6 +22,10 @@ MODELS: Final = {OMNI: FIXTURES / OMNI, SPLIT: FIXTURES / "diffusers" / "flux"}
 CASES: Final[Sequence[tuple[str, Mapping[str, object], list[str]]]] = [
     (OMNI, {"stage_id": 0, "engine": "nope"}, ["PL020"]),
     (OMNI, {"stage_id": 2, "engine": "ar"}, ["PL021"]),
+    (OMNI, {"stage_id": 0, "engine": "nope", "vae_use_tiling": True}, ["PL020", "PL027"]),
+    (OMNI, {"stage_id": 2, "engine": "ar", "block_size": 3}, ["PL021"]),
+    (OMNI, {"stage_id": 2, "engine": "nope", "block_size": 3}, ["PL020", "PL022"]),
+    (OMNI, {"stage_id": 0, "engine": "nope", "block_size": 3, "dtype": "float32"}, ["PL020"]),
     (OMNI, {"stage_id": 2, "block_size": 3}, ["PL022"]),
     (OMNI, {"stage_id": 0, "engine": "ar", "delay_steps": 3}, ["PL022"]),
     (OMNI, {"stage_id": 0, "engine": "auto", "delay_steps": 3}, ["PL022"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, fields
 from typing import Final
 
@@ -18,7 +18,7 @@ from stagemesh.plan.typed import typed
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.engine import EngineSpec
 from stagemesh.spec.frozen import frozen
-from stagemesh.spec.pipeline import NoOptions, StagePipelineConfig
+from stagemesh.spec.pipeline import ExecutionType, NoOptions, StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
 NO_ENGINE: Final = "none"
@@ -66,7 +66,7 @@ def choose_engine(
     if named is not None and named.value != AUTO:
         problem = _wrong_engine(stage, named, spec, engines)
         if problem is not None:
-            report.add(problem)
+            report.add(problem, *_of_no_engine(stage, settings, spec, engines))
             return EngineChoice(spec=None, args=NoOptions(), said=said, is_known=False)
     taken, left = _split(settings, spec)
     stage_args = _stage_args(stage, left, spec, engines, report)
@@ -76,6 +76,22 @@ def choose_engine(
         stage_args=stage_args,
         said={name: said[name] for name in said if name in taken or name in stage_args},
     )
+
+
+def _of_no_engine(
+    stage: StagePipelineConfig,
+    settings: StageSettings,
+    named: EngineSpec | None,
+    engines: Mapping[str, EngineSpec],
+) -> Iterator[Diagnostic]:
+    """Tell of fields that are wrong whichever engine was meant; those of the named one may fit it."""
+    own = _of_kind(stage.execution_type)
+    meant = [each for each in engines.values() if stage.execution_type in each.runs]
+    meant += [] if named is None else [named]
+    taken = {name for each in meant for name in hints(each.options)} | own | PLANNED_FIELDS
+    for name, value in settings.fields.items():
+        if name not in taken:
+            yield _nobodys(stage, name, value, None, engines, own)
 
 
 def _wrong_engine(
@@ -124,17 +140,17 @@ def _stage_args(
     report: Report,
 ) -> Mapping[str, object]:
     """Return the fields of the stage's kind; every other one is nobody's and is reported."""
-    kind = stage.execution_type
-    own = {
-        item.name
-        for declared, kinds in KIND_FIELDS.items()
-        if kind in kinds
-        for item in fields(declared)
-    }
+    own = _of_kind(stage.execution_type)
     for name, value in given.items():
         if name not in own:
             report.add(_nobodys(stage, name, value, spec, engines, own))
     return {name: plain(value.value) for name, value in sorted(given.items()) if name in own}
+
+
+def _of_kind(kind: ExecutionType) -> frozenset[str]:
+    """Return the fields of a kind of stage, whichever engine runs it."""
+    declared = (each for each, kinds in KIND_FIELDS.items() if kind in kinds)
+    return frozenset(item.name for each in declared for item in fields(each))
 
 
 def _nobodys(

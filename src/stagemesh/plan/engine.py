@@ -84,7 +84,7 @@ def _of_no_engine(
     named: EngineSpec | None,
     engines: Mapping[str, EngineSpec],
 ) -> Iterator[Diagnostic]:
-    """Tell of fields that are wrong whichever engine was meant; those of the named one may fit it."""
+    """Tell of fields that are wrong whichever engine was meant, the one that is named included."""
     own = _of_kind(stage.execution_type)
     meant = [each for each in engines.values() if stage.execution_type in each.runs]
     meant += [] if named is None else [named]

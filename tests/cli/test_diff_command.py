@@ -172,15 +172,3 @@ def test_a_value_that_null_takes_back_is_a_difference(capsys: pytest.CaptureFixt
     assert "max_num_seqs  4 => null" in capsys.readouterr().out
     assert main(["diff", "deploy.yaml", "null.yaml", *PLANNED]) == 1
     assert "max_num_seqs      4 => 64" in capsys.readouterr().out
-
-
-def test_edited_plans_are_told_and_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where both have the same edit; it is told once for each file."""
-    plan = json.loads(Path("own.json").read_text(encoding="utf-8"))
-    plan["stages"][0]["policy"] = "random"
-    for name in ("one.json", "two.json"):
-        Path(name).write_text(json.dumps(plan), encoding="utf-8")
-    assert main(["diff", "one.json", "two.json", "--json"]) == 2
-    found = json.loads(capsys.readouterr().out)["diagnostics"]
-    assert [each["code"] for each in found] == ["PL047", "PL047"]
-    assert [each["origin"]["source"] for each in found] == ["one.json", "two.json"]

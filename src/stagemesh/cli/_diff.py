@@ -20,7 +20,7 @@ from stagemesh.errors import DiagnosticError
 from stagemesh.plan.diff import Difference, differences, differences_text
 from stagemesh.plan.diff_files import file_differences
 from stagemesh.plan.make import make
-from stagemesh.plan.saved import open_saved
+from stagemesh.plan.saved import read_plan
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
@@ -120,9 +120,9 @@ def _side(file: OpenedFile, inputs: PlanInputs | None) -> _Side:
 
 
 def _saved(file: OpenedFile) -> _Side:
-    """Read a saved plan, whatever machine it is for; what was edited in it is told."""
-    made = open_saved(file, None)
-    return _Side(read=made.plan, diagnostics=made.diagnostics)
+    """Read a saved plan, wherever it was made."""
+    plan = read_plan(file)
+    return _Side(read=plan) if isinstance(plan, Plan) else _Side(read=None, diagnostics=plan)
 
 
 def _planned(file: OpenedFile, document: Document, inputs: PlanInputs) -> _Side:

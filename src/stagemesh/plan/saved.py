@@ -42,7 +42,7 @@ def open_saved(file: Path | OpenedFile, host: Host | None, catalog: Catalog | No
     malformed = check_environment()
     if malformed:
         return _refused(*malformed)
-    plan = _read_plan(file if isinstance(file, OpenedFile) else open_file(file, is_plan=True))
+    plan = read_plan(file if isinstance(file, OpenedFile) else open_file(file, is_plan=True))
     if not isinstance(plan, Plan):
         return _refused(*plan)
     origin = Origin(layer=Layer.GLOBAL, source=str(file))
@@ -60,7 +60,7 @@ def open_saved(file: Path | OpenedFile, host: Host | None, catalog: Catalog | No
     return Made(plan=plan, diagnostics=(), documents=(), loaded=loaded, saved=str(file))
 
 
-def _read_plan(opened: OpenedFile) -> Plan | tuple[Diagnostic, ...]:
+def read_plan(opened: OpenedFile) -> Plan | tuple[Diagnostic, ...]:
     """Read what a file holds as a plan, whatever may speak against running it."""
     problem, text = opened.problem, ""
     if len(opened.content) > MAX_PLAN_BYTES:

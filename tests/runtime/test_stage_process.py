@@ -20,6 +20,7 @@ from stagemesh.runtime.launchers.local import StageProcess
 from stagemesh.runtime.messages import PROTOCOL, Key, Message, Setup, Submit
 from stagemesh.runtime.process import Incarnation, Start
 from stagemesh.runtime.stage_output import StageOutput
+from stagemesh.runtime.surroundings import Surroundings
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S, Started
 
@@ -53,7 +54,8 @@ def test_a_stage_says_why_before_it_dies(message: Message, told: str) -> None:
                 saved_plan=SAVED,
                 on_exit=lambda _reason: None,
                 on_blame=lambda _blame: None,
-            )
+            ),
+            [Surroundings()],
         )
         process.control.send(message)
         return await asyncio.wait_for(process.exited, WAIT_S)
@@ -113,13 +115,15 @@ def test_a_stage_finds_our_modules_first_and_then_its_own() -> None:
 
 
 def test_secrets_do_not_reach_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs foreign code, and has no use for them; all else is passed on."""
+    """It runs foreign code, and has no use for them; what else is not hidden is passed on."""
     seen: dict[str, Any] = {}
     monkeypatch.setattr(subprocess, "Popen", lambda _command, **options: seen.update(options))
-    for name in (TOKEN, API_KEY, "TEST_OTHER"):
+    for name in (TOKEN, API_KEY, "TEST_OTHER", "TEST_HIDDEN"):
         monkeypatch.setenv(name, "a secret of some length")
     one, other = socket.socketpair()
     with one, other:
-        child._spawn("stage_main", one, {"TEST_OWN": "1"})
+        own = {"TEST_OWN": "1", "TEST_HIDDEN_TOO": "1"}
+        hidden = frozenset({"TEST_HIDDEN", "TEST_HIDDEN_TOO"})
+        child._spawn("stage_main", one, Surroundings(variables=own, hidden=hidden))
     assert {"TEST_OTHER", "TEST_OWN", "PYTHONPATH"} <= set(seen["env"])
-    assert not {TOKEN, API_KEY} & set(seen["env"])
+    assert not {TOKEN, API_KEY, *hidden} & set(seen["env"])

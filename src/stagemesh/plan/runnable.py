@@ -10,6 +10,7 @@ from stagemesh.config.kind_fields import Recovery
 from stagemesh.plan.edges import edge_reasons
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.frontends import num_frontends
+from stagemesh.plan.rules.numa import placeless
 from stagemesh.plan.stack import StackedAxis
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan
@@ -42,6 +43,7 @@ def reasons(context: RuleContext, ruled: Ruling) -> tuple[str, ...]:
     if pipeline.planning_only is None:
         found += [reason for draft in context.drafts for reason in _without_weights(draft)]
         found += [reason for edge in context.edges for reason in _of_model(edge)]
+    found += placeless(context, ruled.numa)
     found += _of_edges(context)
     found += _of_pipeline(context, ruled)
     if devices.imaginary:
@@ -118,8 +120,6 @@ def _of_setup(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
         yield f"`{name}`: no engine has model runner `{runner}` yet"
     if executor not in ("uni", "mp"):
         yield f"`{name}`: nothing starts ranks by `{executor}` yet"
-    if stage_id in ruled.numa:
-        yield f"`{name}`: nothing binds processes to NUMA nodes yet"
     if mps is not None and mps.off_because is None:
         yield f"`{name}`: nothing starts CUDA MPS yet"
 

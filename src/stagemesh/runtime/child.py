@@ -11,18 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 import stagemesh
-from stagemesh.config.environment import API_KEY, TOKEN
 from stagemesh.errors import StartupError
 from stagemesh.runtime.messages import Message
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.stream import OnEof, OnMessage, Stream
-
-_SECRETS: Final = (API_KEY, TOKEN)
-"""Variables that are no affair of a stage, which runs foreign code."""
+from stagemesh.runtime.surroundings import Surroundings
 
 
 class Child:
@@ -34,7 +30,7 @@ class Child:
     def __init__(
         self,
         who: Incarnation,
-        environment: Mapping[str, str],
+        around: Surroundings,
         on_message: OnMessage,
         on_eof: OnEof,
         on_exit: Callable[[str], None],
@@ -46,7 +42,7 @@ class Child:
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         module = "rank_main" if who.rank else "stage_main"
-        with _started(who, module, environment) as (self._process, ours):
+        with _started(who, module, around) as (self._process, ours):
             assert self._process.stdout is not None
             self._pidfd = os.pidfd_open(self._process.pid)
         self._output = StageOutput(self._process.stdout, who.stage, who.replica, who.rank)
@@ -97,7 +93,7 @@ class Child:
 
 @contextlib.contextmanager
 def _started(
-    who: Incarnation, module: str, environment: Mapping[str, str]
+    who: Incarnation, module: str, around: Surroundings
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """Start a process; it is gone again, and nothing is left open, if the block cannot use it."""
     with contextlib.ExitStack() as undo:
@@ -105,7 +101,7 @@ def _started(
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                process = _spawn(module, theirs, environment)
+                process = _spawn(module, theirs, around)
             undo.callback(_undone, process)
             yield process, ours
         except OSError as error:
@@ -120,20 +116,18 @@ def _undone(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _spawn(
-    module: str, control: socket.socket, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    fd = control.fileno()
-    inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+def _spawn(module: str, control: socket.socket, around: Surroundings) -> subprocess.Popen[bytes]:
+    fd, environment = control.fileno(), around.environment
+    own = [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd)]
     return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
-        [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd)],
+        [*around.binding, *own],
         pass_fds=(fd,),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         bufsize=0,
         process_group=0,
-        env={**inherited, **environment, "PYTHONPATH": _search_path(environment)},
+        env={**environment, "PYTHONPATH": _search_path(around.variables)},
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from stagemesh.config.host import Host
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.rules.numa import is_cpu_list
 from stagemesh.plan.setup import NumaPlan, RankBinding
@@ -30,10 +31,7 @@ def test_the_documented_example_is_taken(toy: Toy) -> None:
         NumaPlan(binds="engine", replicas=(bound("2-3", node=0),)),
         NumaPlan(binds="engine", replicas=(bound("4-7", node=0),)),
     ]
-    assert plan.not_runnable == (
-        "`s0`: nothing binds processes to NUMA nodes yet",
-        "`s1`: nothing binds processes to NUMA nodes yet",
-    )
+    assert plan.not_runnable == ()
     toy.keeps(plan)
     assert "NUMA: its engine of replica 0 on node 0, CPUs 2-3\n" in plan_text(plan)
 
@@ -51,10 +49,16 @@ def test_workers_take_the_lists_where_there_are_some(toy: Toy) -> None:
 
 
 def test_without_lists_the_device_decides(toy: Toy) -> None:
-    """The switch alone is enough; off, it asks for nothing."""
-    plan = toy.plan(listed({"numa_bind": True}))
+    """The switch alone is enough where devices have a node; off, it asks for nothing."""
+    cuda = replace(toy, host=Host(kind="cuda", count=1, memory_bytes=None, ids=("0",)))
+    plan = cuda.plan(listed({"numa_bind": True}))
     assert plan.stages[0].setup.numa == NumaPlan(binds="engine", replicas=(bound(None),))
     assert "NUMA: its engine of replica 0 on the device's node\n" in plan_text(plan)
+    assert plan.not_runnable == ()
+    on_cpu = replace(toy, model=TWO).plan(listed({"numa_bind": True}))
+    assert on_cpu.not_runnable == (
+        "`s0`: `numa_bind` on CPU devices needs `numa_bind_nodes` or `numa_bind_cpus`",
+    )
     off = toy.plan(listed({"numa_bind": False}))
     assert (off.stages[0].setup.numa, off.not_runnable) == (None, ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar, cast
 
 from stagemesh.config.settings import Sourced
@@ -32,6 +32,17 @@ def numa(context: RuleContext) -> Ruling:
         if draft.choice.value(_SWITCH) and not wrong:
             bound[draft.stage_id] = _bound(draft)
     return Ruling(diagnostics=tuple(found), numa=bound)
+
+
+def placeless(context: RuleContext, bound: Mapping[int, NumaPlan]) -> Iterator[str]:
+    """Say which stages are to be bound to nobody knows what: the slots of a CPU have no node."""
+    for draft in context.drafts if context.devices.platform == "cpu" else ():
+        numa = bound.get(draft.stage_id)
+        if numa is not None and numa.replicas[0][0] == RankBinding(node=None, cpus=None):
+            yield (
+                f"`{draft.stage.model_stage}`: `{_SWITCH}` on CPU devices needs `{_NODES}` or"
+                f" `{_CPUS}`"
+            )
 
 
 def _wrong(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:

@@ -19,5 +19,5 @@ def launcher_of(plan: Plan) -> Launcher:
     if plan.launch.worker_backend == "ray":
         return RayLauncher(plan, load_ray())
     if plan.launch.stage_id is None:
-        return LocalLauncher()
+        return LocalLauncher(plan)
     return HeadLauncher(plan, Entrance.of(plan.launch))

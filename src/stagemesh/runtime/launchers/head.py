@@ -72,7 +72,7 @@ class HeadLauncher(Launcher):
             tls_context(self._files, is_acceptor=True)
         self._plan = plan
         self._fingerprint = fingerprint(plan)
-        self._local = LocalLauncher()
+        self._local = LocalLauncher(plan)
         self._loop = asyncio.get_running_loop()
         self._seats: list[RemoteProcess] = []
         self._links: dict[int, _Coming] = {}
@@ -88,7 +88,8 @@ class HeadLauncher(Launcher):
         return self._door.port
 
     async def open(self) -> None:
-        """It listens already."""
+        """Prepare for what runs here; it listens already."""
+        await self._local.open()
 
     def start(self, start: Start) -> Process:
         """Start a process here, or make a seat for one from elsewhere."""
@@ -129,8 +130,11 @@ class HeadLauncher(Launcher):
         self._timer.cancel()
         for work in self._works:
             work.cancel()
-        await asyncio.gather(*self._works, return_exceptions=True)
-        await self._door.close()
+        try:
+            await asyncio.gather(*self._works, return_exceptions=True)
+            await self._door.close()
+        finally:
+            await self._local.close()
 
     def _runs(self, start: Start) -> bool:
         launch = self._plan.launch

@@ -7,10 +7,13 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 
+from stagemesh.plan.values import Plan
 from stagemesh.runtime.dialogue import Dialogue
+from stagemesh.runtime.launchers.quarters import Quarters, here
 from stagemesh.runtime.launchers.ranked import start_replica
 from stagemesh.runtime.messages import PROTOCOL, Message, PeerUp, Ping, Setup
 from stagemesh.runtime.process import Launcher, Party, Process, Start
+from stagemesh.runtime.surroundings import Surroundings
 
 CALLER_UP = PeerUp(stage=None, replica=0)
 """How a process is told of the caller."""
@@ -19,17 +22,18 @@ CALLER_UP = PeerUp(stage=None, replica=0)
 class StageProcess:
     """A process of this host."""
 
-    def __init__(self, start: Start) -> None:
-        """Start it; raises `StartupError` when there is no process, or no descriptor, left."""
+    def __init__(self, start: Start, around: Sequence[Surroundings]) -> None:
+        """Start it, with a rank in each of `around`.
+
+        Raises `StartupError` when there is no process, or no descriptor, left.
+        """
         self.name = str(start.who)
         self._on_exit = start.on_exit
         self._dialogue = Dialogue(start.on_blame)
         self.ready = self._dialogue.ready
         self.pulse = self._dialogue.pulse
         self.exited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._child = start_replica(
-            start.who, start.stage, self._dialogue.hear, self.lost, self._ended
-        )
+        self._child = start_replica(start.who, around, self._dialogue.hear, self.lost, self._ended)
         self.control = self._child.control
 
     @property
@@ -90,15 +94,20 @@ class StageProcess:
 
 
 class LocalLauncher(Launcher):
-    """Starts every stage on this host."""
+    """Starts on this host what the start of a plan runs here."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Start nothing yet."""
+        self._quarters = Quarters(plan, here(plan))
 
     async def open(self) -> None:
-        """There is nothing to prepare."""
+        """Prepare what stages are to find here; raises `DiagnosticError` for what there is not."""
+        await self._quarters.open()
 
     def start(self, start: Start) -> StageProcess:
         """Start a process and say what it is to be."""
-        process = StageProcess(start)
         stage, replica = start.stage.stage_id, start.who.replica
+        process = StageProcess(start, self._quarters.around(start.stage, replica))
         setup = Setup(protocol=PROTOCOL, plan=start.saved_plan, stage=stage, replica=replica)
         process.say(setup)
         return process
@@ -120,4 +129,5 @@ class LocalLauncher(Launcher):
         return first.meet(other.up, end), second.meet(one.up, theirs)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """End what was prepared."""
+        await self._quarters.close()

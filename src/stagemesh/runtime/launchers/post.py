@@ -12,6 +12,7 @@ from stagemesh.errors import StagemeshError
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.child import Child
 from stagemesh.runtime.launchers.gate import Gate
+from stagemesh.runtime.launchers.quarters import Quarters
 from stagemesh.runtime.launchers.ranked import RankedChildren, start_replica
 from stagemesh.runtime.launchers.remote import gone
 from stagemesh.runtime.messages import (
@@ -71,6 +72,8 @@ class Site:
     """Where the head listens."""
     gate: Gate
     """Where this start does."""
+    quarters: Quarters
+    """What its processes find on this host."""
     patience_s: float
     """How long the head is looked for, and how long it may have no place for this start."""
 
@@ -120,8 +123,9 @@ class Post:
         Raises `NoHeadError` when there is no head any more.
         """
         stage = self._site.stage
+        around = self._site.quarters.around(stage, self._index)
         self._child = start_replica(
-            self.who, stage, self._on_stage, self._on_stage_lost, self._on_exit
+            self.who, around, self._on_stage, self._on_stage_lost, self._on_exit
         )
         self._child.say(
             Setup(

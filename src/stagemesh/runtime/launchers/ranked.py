@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -19,7 +19,6 @@ from typing import Final
 import msgspec
 
 from stagemesh.errors import StartupError
-from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.child import Child
 from stagemesh.runtime.messages import (
     Attached,
@@ -35,7 +34,7 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.ranks.feed import feed_pair
 from stagemesh.runtime.stream import OnEof, OnMessage
-from stagemesh.spec.registry import ENGINES
+from stagemesh.runtime.surroundings import Surroundings
 
 _LOOPBACK: Final = "127.0.0.1"
 _ECHO_S: Final = 0.2
@@ -78,14 +77,14 @@ class RankedChildren:
     def __init__(
         self,
         who: Incarnation,
-        environment: Mapping[str, str],
-        num_ranks: int,
+        around: Sequence[Surroundings],
         on_message: OnMessage,
         on_exit: Callable[[str], None],
     ) -> None:
-        """Start them; `on_exit` is called once, when all have been reaped, with the cause.
+        """Start one in each of `around`.
 
-        Raises `StartupError` when there is no process, or no descriptor, left for the first.
+        `on_exit` is called once, when all have been reaped, with the cause. Raises `StartupError`
+        when there is no process, or no descriptor, left for the first.
         """
         self._on_message = on_message
         self._on_exit = on_exit
@@ -97,9 +96,9 @@ class RankedChildren:
         self._is_ending = False
         self._end: asyncio.TimerHandle | None = None
         self._pongs: dict[int, Pong] = {}
-        for rank in range(num_ranks):
+        for rank, each in enumerate(around):
             try:
-                self._ranks.append(_Rank(child=self._start(replace(who, rank=rank), environment)))
+                self._ranks.append(_Rank(child=self._start(replace(who, rank=rank), each)))
             except StartupError as error:
                 if not self._ranks:
                     self._listener.close()
@@ -149,10 +148,10 @@ class RankedChildren:
     def _cause(self) -> _Rank | None:
         return min(self._suspects, key=lambda rank: rank.grace_s, default=None)
 
-    def _start(self, who: Incarnation, environment: Mapping[str, str]) -> Child:
+    def _start(self, who: Incarnation, around: Surroundings) -> Child:
         return Child(
             who,
-            environment,
+            around,
             partial(self._heard, who.rank),
             partial(self._hung_up, who.rank),
             partial(self._ended, who.rank),
@@ -241,17 +240,18 @@ class RankedChildren:
 
 def start_replica(
     who: Incarnation,
-    stage: StagePlan,
+    around: Sequence[Surroundings],
     on_message: OnMessage,
     on_eof: OnEof,
     on_exit: Callable[[str], None],
 ) -> Child | RankedChildren:
-    """Start all processes of one replica; raises `StartupError` when there can be none."""
-    if stage.world_size > 1:
-        (engine,) = ENGINES.load(stage.engine)
-        if not engine.owns_ranks:
-            return RankedChildren(who, stage.env, stage.world_size, on_message, on_exit)
-    return Child(who, stage.env, on_message, on_eof, on_exit)
+    """Start all processes of one replica, one in each of `around`.
+
+    Raises `StartupError` when there can be none.
+    """
+    if len(around) > 1:
+        return RankedChildren(who, around, on_message, on_exit)
+    return Child(who, around[0], on_message, on_eof, on_exit)
 
 
 def _listening(who: Incarnation) -> socket.socket:

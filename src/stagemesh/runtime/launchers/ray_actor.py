@@ -22,6 +22,7 @@ from stagemesh.plan.save import from_json, to_json
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.post import Post, Site
+from stagemesh.runtime.launchers.quarters import Quarters
 from stagemesh.runtime.launchers.ray_bundles import as_seen
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
@@ -76,6 +77,9 @@ async def _keep(job: Job, plan: Plan, address: str) -> str | None:
     if files is not None:
         tls_context(files, is_acceptor=False)
     secret = Secret(token=job.token)
+    where = ReplicaId(stage=job.stage, replica=job.replica)
+    quarters = Quarters(plan, [where])
+    await quarters.open()
     gate = Gate(address, secret)
     site = Site(
         stage=replace(plan.stage(job.stage), env=job.environment),
@@ -85,6 +89,7 @@ async def _keep(job: Job, plan: Plan, address: str) -> str | None:
         files=files,
         master=job.master,
         gate=gate,
+        quarters=quarters,
         patience_s=float(plan.launch.init_timeout),
     )
     post = Post(site, job.replica, job.replica)
@@ -94,3 +99,4 @@ async def _keep(job: Job, plan: Plan, address: str) -> str | None:
     finally:
         await post.close()
         await gate.close()
+        await quarters.close()

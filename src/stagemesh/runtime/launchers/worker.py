@@ -24,6 +24,7 @@ from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.checks import check_executable
 from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.post import NoHeadError, Post, Site
+from stagemesh.runtime.launchers.quarters import Quarters, here
 from stagemesh.runtime.replica import policy_of
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
 from stagemesh.runtime.transport.token import check_bind, read_secret
@@ -59,9 +60,18 @@ class Worker:
     async def run(self) -> None:
         """Run until the head has asked all replicas to stop.
 
-        Raises `StartupError` when the head does not take one or is gone, or when a replica has
-        died too often. Nothing is left running then, nor when it is cancelled.
+        Raises `DiagnosticError` when this host has not what the stage is bound to, and
+        `StartupError` when the head does not take a replica or is gone, or when one has died too
+        often. Nothing is left running then, nor when it is cancelled.
         """
+        quarters = Quarters(self._plan, here(self._plan))
+        try:
+            await quarters.open()
+            await self._run(quarters)
+        finally:
+            await quarters.close()
+
+    async def _run(self, quarters: Quarters) -> None:
         gate = Gate(self._address, self._secret)
         site = Site(
             stage=self._stage,
@@ -71,6 +81,7 @@ class Worker:
             files=self._files,
             master=self._master,
             gate=gate,
+            quarters=quarters,
             patience_s=float(self._plan.launch.init_timeout),
         )
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stagemesh.errors import ClosedError, DiagnosticError, StageFailedError, StartupError
-from stagemesh.plan.setup import NumaPlan, SharePlan, StageSetup
+from stagemesh.plan.setup import MpsPlan, NumaPlan, SharePlan, StageSetup
 from stagemesh.plan.values import MemoryPlan, Plan, ValuePlan
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import StageState
@@ -159,6 +159,11 @@ def test_new_replicas_share_devices_where_memory_leaves_room() -> None:
         ({}, True, "RT040"),
         ({}, 10**9, "RT040"),
         ({"setup": StageSetup(numa=NumaPlan(binds="engine", replicas=((),)))}, 2, "RT041"),
+        (
+            {"setup": StageSetup(mps=MpsPlan(off_because=None, pipe_directories=(None,)))},
+            2,
+            "RT041",
+        ),
         ({"setup": StageSetup(share=SharePlan(share=0.6, memory_bytes=None))}, 9, "PL015"),
         (
             {"values": {"devices": ValuePlan(value="0,1", layer="deploy", origin="deploy.yaml")}},

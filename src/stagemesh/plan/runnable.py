@@ -115,13 +115,10 @@ def _of_setup(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
     """What the processes of a stage would need around the engine."""
     name, stage_id = draft.stage.model_stage, draft.stage_id
     runner, executor = ruled.runners[stage_id], ruled.executors[stage_id]
-    mps = ruled.mps.get(stage_id)
     if runner != "v1" and "model_runner" in draft.choice.stage_args:
         yield f"`{name}`: no engine has model runner `{runner}` yet"
     if executor not in ("uni", "mp"):
         yield f"`{name}`: nothing starts ranks by `{executor}` yet"
-    if mps is not None and mps.off_because is None:
-        yield f"`{name}`: nothing starts CUDA MPS yet"
 
 
 def _of_edges(context: RuleContext) -> Iterator[str]:

@@ -67,7 +67,8 @@ def _bound(plan: Plan, stage: StagePlan) -> str | None:
     """Say what ties replicas to something that cannot grow with them."""
     if plan.session.duplex is not None:
         return "sessions are placed on groups of them"
-    if stage.setup.numa is not None or stage.setup.mps is not None:
+    mps = stage.setup.mps
+    if stage.setup.numa is not None or (mps is not None and mps.off_because is None):
         return "each is bound to NUMA nodes or to an MPS daemon"
     return None
 

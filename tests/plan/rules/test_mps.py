@@ -40,7 +40,7 @@ def test_stages_of_one_device_share_it(toy: Toy, deploy: dict[str, object]) -> N
     plan = toy.plan(deploy)
     sharing = MpsPlan(off_because=None, pipe_directories=(None,))
     assert [stage.setup.mps for stage in plan.stages] == [sharing, sharing]
-    assert plan.not_runnable[-1] == "`s1`: nothing starts CUDA MPS yet"
+    assert plan.not_runnable == ()
     toy.keeps(plan)
     assert "CUDA MPS of replica 0: the daemon of the environment, or a private" in plan_text(plan)
 
@@ -79,6 +79,24 @@ def test_a_stage_that_cannot_take_part_says_why(
     toy.keeps(result.plan)
     assert f"CUDA MPS is off: {reason}\n" in plan_text(result.plan)
     assert not any("MPS" in each for each in result.plan.not_runnable)
+
+
+def test_what_another_start_runs_does_not_take_part(toy: Toy) -> None:
+    """Nor does anything that Ray starts; a start decides for its own stage alone."""
+    elsewhere = MpsPlan(off_because="its ranks are started elsewhere")
+    sharing = MpsPlan(off_because=None, pipe_directories=(None,))
+    address = {"omni_master_address": "127.0.0.1", "omni_master_port": 9000}
+    for launch, planned in (
+        ({"stage_id": 1, **address}, [elsewhere, sharing]),
+        ({"stage_id": 0, "headless": True, **address}, [sharing, elsewhere]),
+        ({"stage_id": "none", **address}, [elsewhere, elsewhere]),
+        ({"worker_backend": "ray"}, [elsewhere, elsewhere]),
+        ({"worker_backend": "multi_process"}, [sharing, sharing]),
+    ):
+        here = replace(toy, model=TWO, host=cuda("0"), launch=launch)
+        plan = here.plan(ON)
+        assert [stage.setup.mps for stage in plan.stages] == planned
+        here.keeps(plan)
 
 
 def test_one_stage_may_take_part_and_another_not(toy: Toy) -> None:

@@ -38,6 +38,66 @@ for option in options:
 os.execv(command[0], command)
 """
 
+MPS_CONTROL: Final = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+
+own = Path(__file__)
+ways = own.with_name("mps.ways")
+way = ways.read_text() if ways.exists() else ""
+pipe = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+
+def daemon():
+    if way == "refuse":
+        sys.exit("no GPU here")
+    server = subprocess.Popen(["/bin/sleep", "600"])
+    with own.with_name("mps.daemons").open("a") as daemons:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        daemons.write(f"{os.getppid()} {os.getpid()} {server.pid} {seen} {pipe}\\n")
+    (pipe / "control.new").write_text(f"{os.getpid()} {server.pid}")
+    (pipe / "control.new").rename(pipe / "control")
+    if (log := os.environ.get("CUDA_MPS_LOG_DIRECTORY")) is not None:
+        (Path(log) / "control.log").write_text("it has begun")
+    while True:
+        signal.pause()
+
+def clients():
+    mark = f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()
+    for each in Path("/proc").iterdir():
+        try:
+            is_stage = b"stage_main" in (each / "cmdline").read_bytes()
+            if is_stage and mark in (each / "environ").read_bytes().split(b"\\0"):
+                yield each.name
+        except OSError:
+            pass
+
+def answer(question):
+    is_first = question == "get_server_list"
+    if is_first and way == "hang":
+        with own.with_name("mps.questions").open("a") as questions:
+            questions.write(f"{os.getpid()}\\n")
+        time.sleep(600)
+    try:
+        number, server = map(int, (pipe / "control").read_text().split())
+        os.kill(number, 0)
+    except OSError:
+        sys.exit("Cannot find MPS control daemon process")
+    if is_first and way == "deaf":
+        sys.exit("Failed to connect")
+    if is_first:
+        print(server)
+    elif question == f"get_client_list {server}":
+        print(*([] if way == "unattached" else clients()), sep="\\n")
+    elif question.startswith("quit -t ") and way != "stubborn":
+        os.kill(number, signal.SIGTERM)
+        os.kill(server, signal.SIGTERM)
+
+if sys.argv[1:] == ["-f"]:
+    daemon()
+for line in sys.stdin:
+    answer(line.strip())
+"""
+
 
 def install(folder: Path, name: str, program: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a program of that name first on the search path; return where it is."""

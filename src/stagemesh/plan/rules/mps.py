@@ -58,13 +58,20 @@ def _off_because(context: RuleContext, draft: StageDraft) -> str | None:
         return f"the devices are `{context.devices.platform}`"
     if draft.stage.execution_type is ExecutionType.DIFFUSION:
         return "it is a diffusion stage"
-    if executor_of(draft) not in ("uni", "mp"):
+    if executor_of(draft) not in ("uni", "mp") or _runs_elsewhere(context, draft):
         return "its ranks are started elsewhere"
     if draft.stack.world != 1:
         return f"a replica has `{draft.stack.world}` ranks, and MPS shares one device"
     names = dict(enumerate(context.devices.ids))
     unnumbered = [names[each] for each in _devices(context, draft) if not _is_number(names, each)]
     return f"the device {quoted(unnumbered[0])} has no number" if unnumbered else None
+
+
+def _runs_elsewhere(context: RuleContext, draft: StageDraft) -> bool:
+    """Whether Ray, or another start of the same model, runs a stage."""
+    backend, own = context.launch("worker_backend"), context.launch("stage_id")
+    is_by_ray = backend is not None and backend.value == "ray"
+    return is_by_ray or (own is not None and own.value not in (None, draft.stage_id))
 
 
 def _is_number(names: Mapping[int, str], device: int) -> bool:

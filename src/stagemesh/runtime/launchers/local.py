@@ -13,6 +13,7 @@ from stagemesh.runtime.launchers.quarters import Quarters, here
 from stagemesh.runtime.launchers.ranked import start_replica
 from stagemesh.runtime.messages import PROTOCOL, Message, PeerUp, Ping, Setup
 from stagemesh.runtime.process import Launcher, Party, Process, Start
+from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.surroundings import Surroundings
 
 CALLER_UP = PeerUp(stage=None, replica=0)
@@ -106,10 +107,14 @@ class LocalLauncher(Launcher):
 
     def start(self, start: Start) -> StageProcess:
         """Start a process and say what it is to be."""
-        stage, replica = start.stage.stage_id, start.who.replica
-        process = StageProcess(start, self._quarters.around(start.stage, replica))
-        setup = Setup(protocol=PROTOCOL, plan=start.saved_plan, stage=stage, replica=replica)
-        process.say(setup)
+        where = ReplicaId(stage=start.stage.stage_id, replica=start.who.replica)
+        quarters = self._quarters
+        process = StageProcess(start, quarters.around(start.stage, where.replica))
+        process.ready.add_done_callback(
+            lambda _ready: quarters.ready(where, process.name, process.pid)
+        )
+        plan = quarters.seen(where, start.saved_plan)
+        process.say(Setup(protocol=PROTOCOL, plan=plan, stage=where.stage, replica=where.replica))
         return process
 
     def call(self, process: Process) -> tuple[asyncio.Future[socket.socket], asyncio.Future[None]]:

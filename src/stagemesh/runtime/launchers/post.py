@@ -37,6 +37,7 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.pipes import GONE_S
 from stagemesh.runtime.process import Incarnation
+from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.transport.door import Patience, dial_until
 from stagemesh.runtime.transport.handshake import ANY_REPLICA, Hello, Refused
@@ -86,6 +87,7 @@ class Post:
         self._site = site
         self._index = index
         self._replica = ANY_REPLICA if replica is None else replica
+        self._where = ReplicaId(stage=site.stage.stage_id, replica=index)
         self.who = Incarnation(stage=site.stage.name, replica=index)
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str | None] = self._loop.create_future()
@@ -123,14 +125,15 @@ class Post:
         Raises `NoHeadError` when there is no head any more.
         """
         stage = self._site.stage
-        around = self._site.quarters.around(stage, self._index)
+        quarters = self._site.quarters
+        around = quarters.around(stage, self._index)
         self._child = start_replica(
             self.who, around, self._on_stage, self._on_stage_lost, self._on_exit
         )
         self._child.say(
             Setup(
                 protocol=PROTOCOL,
-                plan=self._site.saved_plan,
+                plan=quarters.seen(self._where, self._site.saved_plan),
                 stage=stage.stage_id,
                 replica=self._index,
             )
@@ -181,7 +184,11 @@ class Post:
     def _on_stage(self, message: Message, attached: Attached) -> None:
         assert self._control is not None, "the head was found first"
         match message:
-            case Ready() | Met() | Blame() | Pong() | Fatal():
+            case Ready():
+                assert self._child is not None, "it has said something"
+                self._site.quarters.ready(self._where, str(self.who), self._child.pid)
+                self._control.send(message)
+            case Met() | Blame() | Pong() | Fatal():
                 self._control.send(message)
             case _:
                 attached.close()

@@ -1,4 +1,4 @@
-"""What this host has for the processes that run here: which CPUs and memory each is bound to."""
+"""What this host has for the processes that run here: CPUs and memory, and a daemon for GPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.runtime.launchers.mps import Mps
+from stagemesh.runtime.launchers.mps_daemon import PIPE
 from stagemesh.runtime.launchers.numa import binding, check_bindings, read_numa
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.surroundings import Surroundings
@@ -32,21 +34,39 @@ class Quarters:
         self._plan = plan
         self._replicas = replicas
         self._numa = read_numa(plan.devices)
+        self._mps = Mps(plan, replicas)
 
     async def open(self) -> None:
         """Prepare, before anything runs here; raises `DiagnosticError` for what there is not."""
         if found := check_bindings(self._plan, self._replicas, self._numa):
             raise DiagnosticError(found)
+        await self._mps.open()
 
     def around(self, stage: StagePlan, replica: int) -> tuple[Surroundings, ...]:
         """Return what each process of a replica is to find; `stage` has its variables."""
+        directory = self._mps.directory(ReplicaId(stage=stage.stage_id, replica=replica))
+        variables = {**stage.env, PIPE: directory} if directory else stage.env
+        hidden = frozenset({PIPE} if directory == "" else ())
         return tuple(
-            Surroundings(variables=stage.env, binding=binding(stage, replica, ranks, self._numa))
+            Surroundings(
+                variables=variables,
+                hidden=hidden,
+                binding=binding(stage, replica, ranks, self._numa),
+            )
             for ranks in _processes(stage)
         )
 
+    def seen(self, where: ReplicaId, saved_plan: str) -> str:
+        """Return the plan as a replica is to be told it: its devices are called as it sees them."""
+        return self._mps.seen(where, saved_plan)
+
+    def ready(self, where: ReplicaId, name: str, pid: int) -> None:
+        """The process of a replica has loaded; say in the log if it does without what it has."""
+        self._mps.ready(where, name, pid)
+
     async def close(self) -> None:
-        """End what was prepared."""
+        """End what was prepared, once nothing runs here any more; a second call does nothing."""
+        await self._mps.close()
 
 
 def _processes(stage: StagePlan) -> Sequence[Sequence[int]]:

@@ -354,12 +354,12 @@ def test_ranks_that_cannot_be_started_stop_the_start(
     """Whichever it is, those before it are gone again."""
     spawn, left = child._spawn, [spared + 1]
 
-    def scarce(module: str, *rest: object) -> object:
+    def scarce(*args: object) -> object:
         """One process after the thinker's, and then no more."""
         left[0] -= 1
         if left[0] < 0:
             raise BlockingIOError(11, "no process left")
-        return spawn(module, *rest)  # type: ignore[arg-type]
+        return spawn(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(child, "_spawn", scarce)
     with (

@@ -41,8 +41,7 @@ class Child:
         """
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        module = "rank_main" if who.rank else "stage_main"
-        with _started(who, module, around) as (self._process, ours):
+        with _started(who, around) as (self._process, ours):
             assert self._process.stdout is not None
             self._pidfd = os.pidfd_open(self._process.pid)
         self._output = StageOutput(self._process.stdout, who.stage, who.replica, who.rank)
@@ -93,7 +92,7 @@ class Child:
 
 @contextlib.contextmanager
 def _started(
-    who: Incarnation, module: str, around: Surroundings
+    who: Incarnation, around: Surroundings
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """Start a process; it is gone again, and nothing is left open, if the block cannot use it."""
     with contextlib.ExitStack() as undo:
@@ -101,7 +100,7 @@ def _started(
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                process = _spawn(module, theirs, around)
+                process = _spawn(who, theirs, around)
             undo.callback(_undone, process)
             yield process, ours
         except OSError as error:
@@ -116,9 +115,13 @@ def _undone(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _spawn(module: str, control: socket.socket, around: Surroundings) -> subprocess.Popen[bytes]:
+def _spawn(
+    who: Incarnation, control: socket.socket, around: Surroundings
+) -> subprocess.Popen[bytes]:
     fd, environment = control.fileno(), around.environment
-    own = [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd)]
+    module = "rank_main" if who.rank else "stage_main"
+    label = f"{who.stage}/{who.replica}/{who.rank}"  # for whoever looks at processes
+    own = [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd), label]
     return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
         [*around.binding, *own],
         pass_fds=(fd,),

@@ -1,7 +1,8 @@
-"""`python -m stagemesh.runtime.rank_main FD`: the process of a further rank of a replica.
+"""`python -m stagemesh.runtime.rank_main FD NAME`: the process of a further rank of a replica.
 
-The descriptor is the control stream to the supervisor, which says everything else. The engine is
-asked what that of rank 0 is asked; whatever it raises is the end of the replica.
+The descriptor is the control stream to the supervisor, which says everything else; the name is for
+whoever looks at processes. The engine is asked what that of rank 0 is asked; whatever it raises is
+the end of the replica.
 """
 
 from __future__ import annotations

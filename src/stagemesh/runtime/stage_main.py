@@ -1,7 +1,8 @@
-"""`python -m stagemesh.runtime.stage_main FD`: the process of one replica of one stage.
+"""`python -m stagemesh.runtime.stage_main FD NAME`: the process of one replica of one stage.
 
-The descriptor is the control stream to the supervisor, which says everything else. SIGINT is
-ignored: whoever started the system decides what an interrupt means.
+The descriptor is the control stream to the supervisor, which says everything else; the name is for
+whoever looks at processes. SIGINT is ignored: whoever started the system decides what an interrupt
+means.
 """
 
 from __future__ import annotations

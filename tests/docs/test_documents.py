@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from stagemesh.spec.patterns import Policy
 from tests.architecture.source import ROOT
 
 MAX_LINES: Final = {"README.md": 150, "AGENTS.md": 60, "docs/architecture.md": 200}
@@ -93,3 +94,11 @@ def test_the_news_of_the_next_release_can_be_built() -> None:
     assert fragments
     for name in fragments:
         assert f"(#{name.partition('.')[0]})" in done.stdout
+
+
+def test_every_policy_is_explained() -> None:
+    """By what it decides, among equals, and when a replica goes."""
+    text = (ROOT / "docs" / "guide" / "serve.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|(.+)\|(.+)\|(.+)\|$", text, flags=re.MULTILINE)
+    assert [name for name, *_ in rows] == [policy.value for policy in Policy]
+    assert all(cell.strip() for _, *cells in rows for cell in cells)

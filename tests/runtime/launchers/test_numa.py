@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from stagemesh.config.environment import TOKEN
+from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import DiagnosticError, StartupError
 from stagemesh.plan.setup import NumaPlan, RankBinding, RecoveryPlan
 from stagemesh.plan.values import DevicesPlan, Plan, ValuePlan
+from stagemesh.runtime.launchers import choose
 from stagemesh.runtime.launchers.numa import (
     NumaHost,
     binding,
@@ -27,6 +29,7 @@ from stagemesh.runtime.launchers.quarters import here
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.testing.fake_plan import fake_plan, three_stages
+from tests.runtime.launchers.fake_ray import FakeRay
 from tests.runtime.launchers.stand_ins import NUMACTL, install
 from tests.runtime.launchers.starts import SECRET, Starts
 from tests.runtime.leaks import children, host
@@ -271,3 +274,22 @@ def test_headless_starts_bind_what_they_run(
     with Starts(plan, tmp_path) as starts:
         code, said = starts.worker(1, "127.0.0.3").ended()
     assert (code, "`numa_bind` of `talker` needs `numactl`" in said) == (1, True)
+
+
+@pytest.mark.slow
+def test_a_node_of_ray_binds_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own program, to CPUs of its own; where it cannot, the start says why."""
+    program = install(tmp_path, "numactl", NUMACTL, monkeypatch)
+    ray = FakeRay()
+    monkeypatch.setattr(choose, "load_ray", lambda: ray)
+    plan = replace(bound(talker=[on(LAST)]), launch=LaunchOptions(worker_backend="ray"))
+    with Started(plan) as started:
+        assert started.run().text == "hi#0hi#1hi#2"
+        [(talker, options)] = calls(program).items()
+        assert options == [f"--physcpubind={LAST}"]
+        assert os.sched_getaffinity(talker) == {CPUS[-1]}
+    program.unlink()
+    with pytest.raises(StartupError, match="`numa_bind` of `talker` needs `numactl`"):
+        Started(plan).__enter__()
+    for actor in ray.actors:
+        actor.join()

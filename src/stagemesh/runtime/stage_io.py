@@ -209,7 +209,7 @@ class StageIO:
             before.close()
         if outgoing is not None:
             count, sent = self.counts.out(stage), self._requests.sent
-            limits = UNBOUNDED if stage == CALLER else limits_of(self._stage)
+            limits = UNBOUNDED if stage == CALLER else limits_of(self._plan, self._stage, stage)
             peer.out = EdgeOut(peer.stream, outgoing.sender(), sent, count, limits)
         if incoming is not None:
             peer.into = EdgeIn(peer.stream, incoming, self.counts.into(stage))

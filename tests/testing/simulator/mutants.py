@@ -73,7 +73,7 @@ class _GreedyWindow(StageWindow):
     """Keeps no place for the oldest request."""
 
     def admits_chunk(self, total: int, *, is_oldest: bool, oldest_has_none: bool) -> bool:  # noqa: ARG002
-        return self.unit == "requests" or total < self.size
+        return self.chunks is None or total < self.chunks
 
 
 class KeepsNoPlace(Outflow):
@@ -82,7 +82,7 @@ class KeepsNoPlace(Outflow):
     def __init__(self, limits: Limits) -> None:
         window = limits.window
         if window is not None:
-            window = _GreedyWindow(size=window.size, unit=window.unit)
+            window = _GreedyWindow(requests=window.requests, chunks=window.chunks)
         super().__init__(
             Limits(
                 chunks=limits.chunks,

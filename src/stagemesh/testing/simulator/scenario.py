@@ -131,7 +131,7 @@ def _limits(clock: Clock) -> Limits:
     window = None
     if below(3) == 0:
         unit = "chunks" if below(2) else "requests"
-        window = StageWindow(size=1 + below(2), unit="chunks" if unit == "chunks" else "requests")
+        window = StageWindow(**{unit: 1 + below(2)})
     return Limits(
         chunks=1 + below(3), stream_bytes=3 + below(4), edge_bytes=3 + below(6), window=window
     )

@@ -51,9 +51,9 @@ class TestWindowed(EngineConformance):
 class Served:
     """Streams that echo their inputs, of which some are served at a time."""
 
-    def __init__(self, size: int, **program: int) -> None:
-        """Begin with four of them; `program` is that of all."""
-        self.inner = FakeEngine(engine_context(args=FakeOptions(**program)))
+    def __init__(self, size: int, num_outputs: int | None = None) -> None:
+        """Begin with four of them."""
+        self.inner = FakeEngine(engine_context(args=FakeOptions(num_outputs=num_outputs)))
         self.engine = WindowedEngine(self.inner, size)
         for name in NAMES:
             self.engine.add(EngineRequest(request_id=name))

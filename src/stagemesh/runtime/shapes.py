@@ -20,8 +20,7 @@ _AHEAD: Final = 2
 
 def shapes_of(plan: Plan) -> tuple[StageShape, ...]:
     """The stages of a plan."""
-    fed = {edge.target for edge in plan.edges}
-    return tuple(_shape(stage, is_entry=stage.stage_id not in fed) for stage in plan.stages)
+    return tuple(_shape(plan, stage) for stage in plan.stages)
 
 
 def room_of(stage: StagePlan) -> tuple[int, int | None]:
@@ -65,7 +64,8 @@ def together_on(edge: EdgePlan) -> int | None:
     return size if edge.chunked and size > 0 else None
 
 
-def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:
+def _shape(plan: Plan, stage: StagePlan) -> StageShape:
+    feeds = [edge for edge in plan.edges if edge.source == stage.stage_id]
     options = {
         name: value
         for axis in stage.axes
@@ -80,8 +80,10 @@ def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:
     return StageShape(
         stage=stage.stage_id,
         name=stage.name,
-        is_entry=is_entry,
+        is_entry=not any(edge.target == stage.stage_id for edge in plan.edges),
         is_final=stage.final_output_type is not None,
+        chunks_to=tuple(edge.target for edge in feeds if edge.chunked),
+        whole_to=tuple(edge.target for edge in feeds if not edge.chunked),
         key=str(options.get("key", REQUEST_ID)),
         routing=policy,
     )

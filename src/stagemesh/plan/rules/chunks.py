@@ -62,7 +62,7 @@ def _idle(context: RuleContext) -> Iterator[Diagnostic]:
 def _told(context: RuleContext, message: str, origin: Origin) -> Iterator[Diagnostic]:
     switch = context.wide(_CHUNKS)
     if switch is None or switch.value or switch.origin.layer <= origin.layer:
-        notes = ()
+        notes: tuple[Note, ...] = ()
         if switch is not None and not switch.value:
             notes = (Note(message="chunks are off here", origin=switch.origin),)
         yield Diagnostic(

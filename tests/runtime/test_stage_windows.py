@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
 from stagemesh.plan.values import Plan, StagePlan
 from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.core.windows import StageWindow
+from stagemesh.runtime.edge import Connector
+from stagemesh.runtime.edge_out import EdgeOut
+from stagemesh.runtime.messages import Key
 from stagemesh.runtime.shapes import limits_of, together_on
+from stagemesh.runtime.stream import Stream
+from stagemesh.spec.payload import Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.axis_plans import axis_plan
+from tests.runtime.desk import Recorder
 from tests.runtime.started import Started
 
 
@@ -83,6 +91,43 @@ def test_requests_go_through_the_narrowest_window(unit: str) -> None:
 
         started.call(slow())
         started.settle()
+
+
+def test_who_has_said_its_last_on_an_edge_makes_place_there() -> None:
+    """It may still wait for something elsewhere, and the next one for nothing but this place.
+
+    Two edges of a stage can have the same requests in another order, where one is opened late.
+    """
+
+    async def run() -> None:
+        recorder, connector = Recorder(), Connector(spec=CONNECTOR, options=SharedMemoryOptions())
+        limits = Limits(window=StageWindow(requests=1))
+        gone: list[Key] = []
+        edge = EdgeOut(
+            cast("Stream", recorder),
+            connector.sender(),
+            lambda key, _: gone.append(key),
+            limits=limits,
+        )
+        one, two, three = (Key(rid=name, epoch=1) for name in ("one", "two", "three"))
+        for key in (one, two, three):
+            edge.open(key)
+        assert edge.send(one, Payload(), last=False)
+        assert not edge.send(two, Payload(), last=True)
+        assert not edge.send(three, Payload(), last=True)
+        edge.acknowledged(recorder.chunks()[0].number)
+        assert gone == []
+        assert edge.send(one, Payload(), last=True)
+        for number, key in enumerate((two, three), start=1):
+            edge.acknowledged(recorder.chunks()[number].number)
+            assert gone[-1] == key
+        edge.acknowledged(recorder.chunks()[-1].number)
+        for key in (one, two, three):
+            edge.drop(key)
+        assert edge.idle
+        edge.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(("size", "together"), [(None, 1), (1, 1), (3, 3), (-1, None)])

@@ -121,6 +121,7 @@ class EdgeOut:
         chunk = _Chunk(payload=payload, size=payload.weight, last=last, since=monotonic())
         has_credit = not sending.waiting and self._flow.offer(stream, chunk.size)
         if has_credit and not self._ready and self._put(stream, sending, chunk):
+            self._flush()
             return True
         if has_credit:
             self._ready[stream] = None
@@ -243,4 +244,6 @@ class EdgeOut:
             turn=sending.turn,
         )
         self._stream.send(message, ticket.fds, ticket.bulk)
+        if chunk.last:  # its place here must not wait for what the request waits for elsewhere
+            self._ready.update(dict.fromkeys(self._flow.close(stream)))
         return True

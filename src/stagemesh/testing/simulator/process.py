@@ -277,9 +277,12 @@ class Process:
                 self._put(held, link, number, last=held.done)
             elif held.done:
                 self._put(held, link, 0, last=True)
-        if held.done and held.lacks:
-            self.to_caller.send(self.caller.whole, self, held.key)
-        self._end(held)
+        if held.done:
+            del self.running[held.key[0]]  # the engine is; what it has said may still have to wait
+            if held.lacks:
+                self.to_caller.send(self.caller.whole, self, held.key)
+            self._end(held)
+            self._fill()
 
     def _open(self, held: Held, targets: dict[Process | None, int]) -> list[Link]:
         """Open the edges to processes that are known; of one that is gone nothing is known."""
@@ -304,7 +307,7 @@ class Process:
         if link.open:
             chunk = (seq, 1 + self.world.clock.below(4), last)
             if link.flow.offer(held.key, chunk[1]):
-                link.transmit(held.key, chunk)
+                self._transmit(link, held.key, chunk)
             else:
                 link.pending[held.key] = chunk
                 held.blocked += 1
@@ -314,11 +317,18 @@ class Process:
         for key in going:
             chunk = link.pending.pop(key)
             if link.open:
-                link.transmit(key, chunk)
-            held = self.held[key[0]]
-            held.blocked -= 1
-            self._end(held)
+                self._transmit(link, key, chunk)
+            held = self.held.get(key[0])
+            if held is not None and held.key == key:  # else it is being released
+                held.blocked -= 1
+                self._end(held)
         self._wake()
+
+    def _transmit(self, link: Link, key: StreamKey, chunk: Chunk) -> None:
+        """Send a chunk that has credit; with its last one a stream makes place for others."""
+        link.transmit(key, chunk)
+        if chunk[2]:
+            self._go(link, link.flow.close(key))
 
     def _end(self, held: Held) -> None:
         """A request is through when all of it was sent."""

@@ -121,6 +121,24 @@ def test_a_stage_that_nobody_serves_any_more_fails_the_request_then() -> None:
     assert cancel == Cancel(name="a", stage=0, replica=0)
 
 
+def test_who_was_taken_on_goes_to_a_held_replica_where_there_is_no_other() -> None:
+    """It may be held for a moment only; who is new is refused meanwhile."""
+    made = dispatcher()
+    for name in "ab":
+        made.open(Ask(name=name), 0)
+    made.retired(1, 0, 1)
+    made.retired(1, 1, 1)
+    made.retired(1, 1, 1)
+    made.left(1, 0, "it died", 1)
+    with pytest.raises(StageFailedError, match="no replica left"):
+        made.open(Ask(name="c"), 1)
+    assert made.whole("a", 1, 0, 2) == [Enter(name="a", turn=3, route={1: 1})]
+    made.retired(1, 0, 2)
+    assert made.whole("b", 2, 0, 2) == [Enter(name="b", turn=4, route={1: 1})]
+    made.resumed(1, 1)
+    assert made.bindings[1].router.backlog[1] == 2
+
+
 def test_a_stage_that_does_not_hand_over_what_it_has_fails_the_request() -> None:
     """It would otherwise never end, or end without the rest."""
     made = dispatcher(replicas=1)

@@ -108,6 +108,7 @@ class Dispatcher:
     ) -> list[Action]:
         """A replica takes requests from now on, at most `window` at a time where they enter."""
         self.bindings[stage].router.join(replica)
+        self._routes.hold(stage, replica, on_hold=False)
         if stage == self.gate:
             self.admission.join(replica, slots, window)
         return []
@@ -115,9 +116,12 @@ class Dispatcher:
     def retired(self, stage: int, replica: int, now: float) -> list[Action]:
         """A replica takes nothing new; what it was sent goes on there.
 
-        Who waited for it goes elsewhere, or waits on where there is nobody else.
+        Who waited for it goes elsewhere, or waits on where there is nobody else. So does who was
+        taken on before, and comes to that stage later.
         """
         router = self.bindings[stage].router
+        if replica in router.eligible:
+            self._routes.hold(stage, replica, on_hold=True)
         router.leave(replica)
         if stage != self.gate:
             return []
@@ -128,6 +132,7 @@ class Dispatcher:
     def resumed(self, stage: int, replica: int) -> None:
         """A replica that took nothing new does again."""
         self.bindings[stage].router.join(replica)
+        self._routes.hold(stage, replica, on_hold=False)
         if stage == self.gate:
             self.admission.retire(replica, retired=False)
 
@@ -135,6 +140,7 @@ class Dispatcher:
         """A replica is gone: what it still held fails, and who waited for it goes elsewhere."""
         self.bindings[stage].router.leave(replica)
         self.bindings[stage].lose(replica)
+        self._routes.hold(stage, replica, on_hold=False)
         moved = self.admission.leave(replica) if stage == self.gate else ()
         actions = self._move(moved, now)
         for entry in list(self._entries.values()):

@@ -39,6 +39,12 @@ class Routes:
         self.waves: Final = Waves(stages)
         self._stages: Final = {shape.stage: shape for shape in stages}
         self._bindings: Final = bindings
+        self._on_hold: Final[dict[int, set[int]]] = {stage: set() for stage in bindings}
+        """Replicas that take nothing new, and live."""
+
+    def hold(self, stage: int, replica: int, *, on_hold: bool) -> None:
+        """A replica takes nothing new, but what has nowhere else to go; or that is over."""
+        (self._on_hold[stage].add if on_hold else self._on_hold[stage].discard)(replica)
 
     def require(self, stage: int) -> None:
         """Raise when no replica takes requests there."""
@@ -50,7 +56,11 @@ class Routes:
         """Bind a request where `leader` is, or anywhere; one that is bound stays there."""
         ask = entry.ask
         key = ask.keys.get(self._stages[stage].key, ask.name)
-        bound = self._bindings[stage].bind(ask.name, key, ask.cost, leader)
+        bindings, on_hold = self._bindings[stage], self._on_hold[stage]
+        bound = bindings.bind(ask.name, key, ask.cost, leader)
+        if bound is Unroutable.ALL_GONE and on_hold:  # it was taken on when there was somebody
+            idlest = min(on_hold, key=lambda replica: (bindings.router.backlog[replica], replica))
+            bound = bindings.bind_to(ask.name, idlest, ask.cost)
         if isinstance(bound, Unroutable):
             raise self._unroutable(stage, bound)
         entry.route[stage] = bound

@@ -175,7 +175,8 @@ def test_the_idlest_replica_is_that_of_the_moment() -> None:
             await started.until(lambda: started.in_flight()[1] == (1, 0))
             with stopped(started.pid(0, 1)):
                 late = started.omni.submit("b")
-                assert started.in_flight() == {0: (0, 1), 1: (1, 0)}
+                assert started.in_flight()[0][1] == 1
+                assert started.in_flight()[1] == (1, 0)
                 other = started.omni.submit("c", sampling_params=stall)
                 await started.until(lambda: started.in_flight()[1] == (1, 1))
                 busy.close()

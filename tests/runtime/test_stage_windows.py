@@ -115,13 +115,13 @@ def test_who_has_said_its_last_on_an_edge_makes_place_there() -> None:
         assert edge.send(one, Payload(), last=False)
         assert not edge.send(two, Payload(), last=True)
         assert not edge.send(three, Payload(), last=True)
-        edge.acknowledged(recorder.chunks()[0].number)
+        edge.acknowledged([recorder.chunks()[0].number])
         assert gone == []
         assert edge.send(one, Payload(), last=True)
         for number, key in enumerate((two, three), start=1):
-            edge.acknowledged(recorder.chunks()[number].number)
+            edge.acknowledged([recorder.chunks()[number].number])
             assert gone[-1] == key
-        edge.acknowledged(recorder.chunks()[-1].number)
+        edge.acknowledged([recorder.chunks()[-1].number])
         for key in (one, two, three):
             edge.drop(key)
         assert edge.idle

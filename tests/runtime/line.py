@@ -35,6 +35,8 @@ from stagemesh.runtime.running import Call, Running
 from stagemesh.runtime.stage_loop import StageLoop, Target
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
+from stagemesh.runtime.windowed_engine import WindowedEngine
+from stagemesh.spec.engine import Engine
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.engine_context import engine_context
 from stagemesh.testing.fake_plan import FakeStage, stage_plan
@@ -83,13 +85,20 @@ class Wire:
 class Stage:
     """One stage: its engine is stepped by hand."""
 
-    def __init__(self, number: int, options: FakeOptions, tell: Callable[[Message], None]) -> None:
-        """Connect no edges yet."""
+    def __init__(
+        self,
+        number: int,
+        options: FakeOptions,
+        tell: Callable[[Message], None],
+        num_streams: int = 0,
+    ) -> None:
+        """Connect no edges yet; `num_streams` are served at a time, `0` for all."""
         self.inbox = Inbox()
-        self.engine = FakeEngine(engine_context(args=options))
+        engine = FakeEngine(engine_context(args=options))
+        self.engine: Engine = WindowedEngine(engine, num_streams) if num_streams else engine
         self.requests = StageRequests(self.inbox, 1, tell)
         target = CALLER if number == SECOND else SECOND
-        targets = {target: Target(bridge=None, chunked=True)}
+        targets = {target: Target(bridge=None)}
         self._loop = StageLoop(self.engine, targets, self.inbox, self.requests.take)
 
     def turn(self) -> None:
@@ -108,16 +117,17 @@ class Line:
         unread_bytes: int,
         limits: Limits,
         delay_steps: int = 0,
+        num_streams: int = 0,
     ) -> None:
         """Needs a running loop; `limits` are those of the edge between the stages.
 
-        The second one takes `delay_steps` more for each output.
+        The second one takes `delay_steps` more for each output, and serves `num_streams` at a time.
         """
         self.unread_bytes = unread_bytes
         program = FakeOptions(num_outputs=num_outputs, output_bytes=output_bytes)
         self.first = Stage(FIRST, program, partial(self._said, FIRST))
         slow = FakeOptions(delay_steps=delay_steps)
-        self.second = Stage(SECOND, slow, partial(self._said, SECOND))
+        self.second = Stage(SECOND, slow, partial(self._said, SECOND), num_streams)
         self.wires = [Wire() for _ in range(4)]
         between, back, up, down = self.wires
         connector = Connector(spec=CONNECTOR, options=SharedMemoryOptions())

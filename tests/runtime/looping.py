@@ -15,7 +15,7 @@ from stagemesh.testing.engine_context import engine_context
 
 KEY = Key(rid="r", epoch=1)
 OTHER = Key(rid="other", epoch=2)
-AS_IT_IS = Target(bridge=None, chunked=True)
+AS_IT_IS = Target(bridge=None)
 
 
 def engine(options: FakeOptions, kind: type[FakeEngine] = FakeEngine) -> FakeEngine:

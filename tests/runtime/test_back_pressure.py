@@ -18,10 +18,11 @@ UNREAD = 8 * (BYTES + 300)
 
 WINDOWS = {
     "none": Limits(),
-    "one request": Limits(window=StageWindow(size=1)),
-    "two requests": Limits(window=StageWindow(size=2)),
-    "one chunk": Limits(window=StageWindow(size=1, unit="chunks")),
-    "two chunks": Limits(window=StageWindow(size=2, unit="chunks")),
+    "one request": Limits(window=StageWindow(requests=1)),
+    "two requests": Limits(window=StageWindow(requests=2)),
+    "one chunk": Limits(window=StageWindow(chunks=1)),
+    "two chunks": Limits(window=StageWindow(chunks=2)),
+    "both": Limits(window=StageWindow(requests=2, chunks=3)),
 }
 
 

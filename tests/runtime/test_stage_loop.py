@@ -43,7 +43,7 @@ def test_outputs_go_to_every_target_as_they_appear() -> None:
 
 def test_an_edge_without_chunks_gets_everything_at_the_end() -> None:
     """The caller hears early, the edge only when the request has finished."""
-    stage = Stage(Target(bridge=None, chunked=False))
+    stage = Stage(Target(bridge=None, together=None))
     stage.submit(KEY)
     stage.turn()
     assert stage.texts(1) == []
@@ -52,10 +52,24 @@ def test_an_edge_without_chunks_gets_everything_at_the_end() -> None:
     assert stage.texts(1) == [("a#0", False), ("a#1", True)]
 
 
-@pytest.mark.parametrize("chunked", [True, False])
-def test_a_bridge_converts_for_its_edge_alone(*, chunked: bool) -> None:
+@pytest.mark.parametrize(
+    ("together", "told"), [(1, [1, 2, 3, 4, 5]), (2, [0, 2, 2, 4, 5]), (7, [0, 0, 0, 0, 5])]
+)
+def test_outputs_are_handed_over_together(together: int, told: list[int]) -> None:
+    """So many at a time, and with the end what is left; the caller hears of each at once."""
+    stage = Stage(Target(bridge=None, together=together), FakeOptions(num_outputs=5))
+    stage.submit(KEY)
+    for number, count in enumerate(told, start=1):
+        stage.turn()
+        assert len(stage.texts(1)) == count
+        assert len(stage.texts(CALLER)) == number
+    assert [last for _, last in stage.texts(1)] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("together", [1, None])
+def test_a_bridge_converts_for_its_edge_alone(together: int | None) -> None:
     """What the bridge gives goes to the edge, the end mark on its last piece."""
-    stage = Stage(Target(bridge=UpperBridge, chunked=chunked))
+    stage = Stage(Target(bridge=UpperBridge, together=together))
     stage.submit(KEY)
     stage.turn()
     assert stage.texts(1) == []
@@ -76,7 +90,7 @@ def test_a_failing_bridge_fails_its_request_alone(capfd: pytest.CaptureFixture[s
     """Whatever a bridge raises ends that request, and is printed for who looks after the stage."""
     bridges = iter([FailingBridge(), UpperBridge()])
     factory = cast("BridgeFactory", partial(next, bridges))
-    stage = Stage(Target(bridge=factory, chunked=True))
+    stage = Stage(Target(bridge=factory))
     stage.submit(KEY)
     stage.submit(OTHER, "b")
     stage.finish()

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.slow
 Event = Mapping[str, Any]
 
 
-@pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+@pytest.fixture(scope="module", params=[True, False], ids=["chunks", "whole"])
+def events(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> list[Event]:
     """The events of two requests, one of which fails in the talker."""
     path = tmp_path_factory.mktemp("trace") / "out.json"
     timeline = Timeline()
-    with Started(fake_plan(three_stages())) as started:
+    with Started(fake_plan(three_stages(), chunked=request.param)) as started:
         started.omni.observers.add(timeline)
         started.run("hi")
         with pytest.raises(StageFailedError):

@@ -30,6 +30,7 @@ def test_a_request_has_a_line_at_its_begin_and_one_at_its_end(
     """With its outcome, and with the stage that an error names."""
     log = RequestLog()
     log.begun("r", {0: Seat(stage="one", replica=2)})
+    log.entered("r", {1: Seat(stage="two", replica=0), 2: Seat(stage="three", replica=1)})
     log.ended("r", Outcome.FINISHED, None)
     late = DeadlineError("too late", stage="one", replica=2)
     log.ended("s", Outcome.DEADLINE, late)
@@ -37,12 +38,13 @@ def test_a_request_has_a_line_at_its_begin_and_one_at_its_end(
     lines = [json.loads(JsonLines().format(record)) for record in info.records]
     assert [line["message"] for line in lines] == [
         "begins at one 2",
+        "goes on to two 0, three 1",
         "has finished",
         "ended: deadline: too late",
         "is not taken: closed: closed",
     ]
-    assert [line["request_id"] for line in lines] == ["r", "r", "s", "t"]
-    assert (lines[2]["stage"], lines[2]["replica"]) == ("one", 2)
+    assert [line["request_id"] for line in lines] == ["r", "r", "r", "s", "t"]
+    assert (lines[3]["stage"], lines[3]["replica"]) == ("one", 2)
     assert lines[0]["level"] == "info"
     assert lines[0]["time"].endswith("+00:00")
 

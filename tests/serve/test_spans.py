@@ -42,10 +42,10 @@ class Recorded:
         return {span.name: span for span in self._kept.get_finished_spans()}
 
 
-@pytest.fixture(scope="module")
-def recorded() -> Iterator[Recorded]:
+@pytest.fixture(scope="module", params=[True, False], ids=["chunks", "whole"])
+def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
     """Three stages."""
-    with Started(fake_plan(three_stages())) as started:
+    with Started(fake_plan(three_stages(), chunked=request.param)) as started:
         yield Recorded(started)
 
 
@@ -116,6 +116,7 @@ def test_without_an_sdk_nothing_is_recorded_and_stages_keep_nothing() -> None:
     with continued(HEADERS):
         assert spans.opened("r") is None
     spans.begun("r", {})
+    spans.entered("r", {})
     spans.settled("r")
 
 

@@ -79,7 +79,7 @@ class EdgeEntry:
     window_size: Annotated[int, Range(minimum=1, also=-1)] | None = None
     """Outputs of one request that are handed over together; `-1` hands over all at its end."""
     max_inflight: Count | None = None
-    """Most requests that are on the edge at a time."""
+    """Most requests that are on the edge at a time, from a replica to another one."""
 
 
 EDGE_ENDS: Final[Mapping[str, str]] = {
@@ -112,7 +112,7 @@ class DeployFile:
     session_mode: Literal["turn", "duplex"] | None = None
     """Whether sessions take turns or speak both ways at once; the pipeline's own when left out."""
     active_stream_window: Amount = 0
-    """Streams towards the next stage that are served at a time; `0` goes round all of them."""
+    """Streams of chunks that a stage serves at a time, by age; `0` goes round all of them."""
     duplex_session: DuplexSession = field(default_factory=DuplexSession)
     """Life, limits and placement of full-duplex sessions."""
     pipeline: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeAlias, cast
 
 from stagemesh.config.chunks import hands_over_chunks
@@ -129,15 +129,6 @@ def plan_edges(
         )
     report_idle_options(settings.connectors, carried, report)
     return tuple(planned)
-
-
-def edge_reasons(edges: Iterable[EdgePlan]) -> Iterator[str]:
-    """Say which limits of edges nothing keeps yet."""
-    for edge in edges:
-        limits = {"window_size": edge.window_size, "max_inflight": edge.max_inflight}
-        for name, limit in limits.items():
-            if limit is not None:
-                yield f"edge {edge.source} -> {edge.target}: nothing acts on `{name}` yet"
 
 
 def _bridge_of(producer: StagePipelineConfig, *, chunked: bool) -> str | None:

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Final
 
 from stagemesh.config.kind_fields import Recovery
-from stagemesh.plan.edges import edge_reasons
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.frontends import num_frontends
 from stagemesh.plan.rules.numa import placeless
@@ -128,7 +127,6 @@ def _of_edges(context: RuleContext) -> Iterator[str]:
         waiting = specs[edge.connector].planning_only
         if waiting is not None:
             yield f"`{names[edge.source]}` -> `{names[edge.target]}`: {waiting}"
-    yield from edge_reasons(context.edges)
 
 
 def _of_pipeline(context: RuleContext, ruled: Ruling) -> Iterator[str]:
@@ -136,7 +134,5 @@ def _of_pipeline(context: RuleContext, ruled: Ruling) -> Iterator[str]:
         yield "nothing starts several frontends yet"
     if ruled.session is not None and ruled.session.duplex is not None:
         yield "nothing holds full-duplex sessions yet"
-    if ruled.active_stream_window:
-        yield "nothing bounds the streams that a stage serves yet"
     if ruled.weight_transfer is not None:
         yield "nothing replaces weights while stages run yet"

@@ -239,7 +239,7 @@ class EdgePlan:
     window_size: int | None = None
     """Outputs of one request that are handed over together; `-1` for all, `None` for no word."""
     max_inflight: int | None = None
-    """Most requests that are on it at a time; `None` for no limit."""
+    """Most requests that are on it at a time, between two replicas; `None` for no limit."""
 
 
 @frozen
@@ -293,7 +293,7 @@ class Plan:
     weight_transfer: WeightTransferPlan | None = None
     """How weights are replaced while it runs; `None` where they are not."""
     active_stream_window: int = 0
-    """Streams towards the next stage that are served at a time; `0` goes round all of them."""
+    """Streams of chunks that a stage serves at a time, by age; `0` goes round all of them."""
     cuda_mps: bool = False
     """Whether stages that share a device were to do so through CUDA MPS."""
 

@@ -41,10 +41,11 @@ class _Chunk:
 class _Sending:
     """One request."""
 
-    __slots__ = ("key", "next_seq", "waiting")
+    __slots__ = ("key", "next_seq", "turn", "waiting")
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, turn: int | None) -> None:
         self.key = key
+        self.turn = turn
         self.next_seq = 0
         self.waiting: deque[_Chunk] = deque()
 
@@ -96,14 +97,15 @@ class EdgeOut:
         """Whether no request is open and all credit has come back."""
         return self._flow.idle and not (self._sending or self._away or self._kept)
 
-    def open(self, key: Key, stream_bytes: int | None = None) -> None:
+    def open(self, key: Key, stream_bytes: int | None = None, turn: int | None = None) -> None:
         """A request will send here until it is dropped; the earlier it is opened, the older it is.
 
-        `stream_bytes` of it may be on their way, whatever holds for others.
+        `stream_bytes` of it may be on their way, whatever holds for others; `turn` is that of its
+        consumer.
         """
         stream = (key.rid, key.epoch)
         if self._open and stream not in self._sending:
-            self._sending[stream] = _Sending(key)
+            self._sending[stream] = _Sending(key, turn)
             self._flow.open(stream, stream_bytes)
 
     def send(self, key: Key, payload: Payload, *, last: bool) -> bool:
@@ -119,6 +121,7 @@ class EdgeOut:
         chunk = _Chunk(payload=payload, size=payload.weight, last=last, since=monotonic())
         has_credit = not sending.waiting and self._flow.offer(stream, chunk.size)
         if has_credit and not self._ready and self._put(stream, sending, chunk):
+            self._flush()
             return True
         if has_credit:
             self._ready[stream] = None
@@ -238,6 +241,9 @@ class EdgeOut:
             body=ticket.body,
             last=chunk.last,
             at=at,
+            turn=sending.turn,
         )
         self._stream.send(message, ticket.fds, ticket.bulk)
+        if chunk.last:  # its place here must not wait for what the request waits for elsewhere
+            self._ready.update(dict.fromkeys(self._flow.close(stream)))
         return True

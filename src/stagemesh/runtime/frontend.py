@@ -20,7 +20,7 @@ from stagemesh.errors import (
     StagemeshError,
 )
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.core.actions import Action, Begin, Ended, Settled
+from stagemesh.runtime.core.actions import Action, Begin, Ended, Enter, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
 from stagemesh.runtime.edge import Connector, EdgeIn, Peer
@@ -43,13 +43,14 @@ from stagemesh.runtime.messages import (
     Progress,
     ProtocolError,
     Terminal,
+    Whole,
 )
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat
+from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat, Seats
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
-from stagemesh.runtime.submits import check_sendable, submits_of
+from stagemesh.runtime.submits import check_sendable, give_prompt, tell
 from stagemesh.runtime.telemetry import Observers, StageMarks, Traffic, outcome_of
 
 _FIRST: Final = 1
@@ -100,7 +101,7 @@ class Frontend:
         return traffic_of(self._dispatcher)
 
     def open(self, call: Call) -> Running:
-        """Take a request on, and submit it to one replica of every stage once there is room.
+        """Take a request on, and submit it to one replica of each stage once there is room.
 
         Raises `InvalidRequestError` for a name in use or what cannot be carried, `OverloadedError`
         when too many run or wait, and `StageFailedError` when a stage has no replica left.
@@ -231,31 +232,21 @@ class Frontend:
         return Seat(stage=self._plan.stage(where.stage).name, replica=where.replica)
 
     def _begin(self, begin: Begin) -> None:
-        """Tell the stages, and give the prompt to those that take it."""
+        """Tell the first stages, and give the prompt to those that take it."""
         live = self._live[begin.name]
-        key = live.key = Key(rid=begin.name, epoch=begin.epoch)
-        live.route = dict(begin.route)
-        live.told_at = self._loop.time()
-        seats = live.seats(self._plan)
-        live.running.begin(seats)
-        self._observers.begun(begin.name, seats)
-        route = live.processes(self._peers)
-        submits = submits_of(self._plan, key, route, live.call, self._unread_bytes, live.trace)
-        for stage, submit in submits.items():
-            peer = self._peer(live, stage)
-            if peer is not None:  # else it has died, which ends the request in its own way
-                peer.stream.send_frame(submit)
-        for planned in self._plan.stages:
-            peer = self._peer(live, planned.stage_id)
-            if not planned.input_sources and peer is not None and peer.out is not None:
-                try:
-                    peer.out.send(key, live.call.prompt, last=True)
-                except ValueError as refusal:
-                    self._refused(begin.name, refusal)
-                    return
+        live.key = Key(rid=begin.name, epoch=begin.epoch)
+        self._observers.begun(begin.name, self._tell(live, begin.route))
+        try:
+            give_prompt(self._plan, live, self._peers)
+        except ValueError as refusal:
+            self._refused(begin.name, refusal)
 
-    def _peer(self, live: Live, stage: int) -> Peer | None:
-        return self._peers.get(ReplicaId(stage=stage, replica=live.route[stage]))
+    def _tell(self, live: Live, route: Mapping[int, int], turn: int | None = None) -> Seats:
+        live.goes_to(route, self._loop.time(), turn)
+        seats = live.seats(self._plan, route)
+        live.running.begin(seats)
+        tell(self._plan, live, self._peers, route, self._unread_bytes)
+        return seats
 
     def _on_message(
         self, where: ReplicaId, peer: Peer, message: Message, attached: Attached
@@ -267,7 +258,7 @@ class Frontend:
                 peer.out.acknowledged(message.numbers, kept=message.kept)
             case Credit() if peer.out is not None:
                 peer.out.credited(message.key, message.seqs)
-            case Progress() | Marks() | Finished() | Failed() | Cancelled():
+            case Progress() | Whole() | Marks() | Finished() | Failed() | Cancelled():
                 live = self._find(message.key)
                 if live is not None:
                     self._stage_said(live, where, message)
@@ -276,9 +267,12 @@ class Frontend:
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
 
     def _stage_said(
-        self, live: Live, where: ReplicaId, message: Progress | Marks | Terminal
+        self, live: Live, where: ReplicaId, message: Progress | Whole | Marks | Terminal
     ) -> None:
         match message:
+            case Whole(key=key):
+                now = self._loop.time()
+                self._act(self._dispatcher.whole(key.rid, key.epoch, where.stage, now))
             case Marks():
                 self._marked(live, where, message)
             case Progress():
@@ -294,7 +288,7 @@ class Frontend:
     def _marked(self, live: Live, where: ReplicaId, marks: Marks) -> None:
         peer = self._peers.get(where)
         is_near = peer is not None and peer.stream.is_near
-        marks = marks if is_near else told_here(marks, live.told_at)
+        marks = marks if is_near else told_here(marks, live.told_at[where.stage])
         found = StageMarks(seat=self._seat(where), marks=marks, is_near=is_near)
         self._observers.stage_marks(live.running.name, found)
 
@@ -373,6 +367,8 @@ class Frontend:
             match action:
                 case Begin():
                     self._begin(action)
+                case Enter(name=name, route=route, turn=turn):
+                    self._observers.entered(name, self._tell(live, route, turn))
                 case CancelAt(stage=stage):
                     self._cancel(live, stage)
                 case Ended(error=error, stage=failed):
@@ -385,7 +381,7 @@ class Frontend:
                     self._forget(live)
 
     def _cancel(self, live: Live, stage: int) -> None:
-        peer = self._peer(live, stage)
+        peer = live.peer(self._peers, stage)
         if peer is not None and live.key is not None:
             peer.stream.send(Cancel(key=live.key))
             if peer.out is not None:
@@ -394,7 +390,7 @@ class Frontend:
     def _forget(self, live: Live) -> None:
         del self._live[live.call.request_id]
         for stage in live.route:
-            if (peer := self._peer(live, stage)) is not None and live.key is not None:
+            if (peer := live.peer(self._peers, stage)) is not None and live.key is not None:
                 peer.drop(live.key)
         self._observers.settled(live.call.request_id)
         self._waits.tell()

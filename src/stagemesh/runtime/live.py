@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stagemesh.errors import InvalidRequestError
@@ -30,16 +30,29 @@ class Live:
     trace: str | None
     """The trace context under which somebody hears of it, if anybody does."""
     key: Key | None = None
-    route: Mapping[int, int] = field(default_factory=dict)
-    told_at: float = 0.0
-    """When the stages were told, on the monotonic clock."""
+    route: dict[int, int] = field(default_factory=dict)
+    """The replica of each stage that was told."""
+    turns: dict[int, int] = field(default_factory=dict)
+    """When those were told that were not when it began, in one count with the epochs."""
+    told_at: dict[int, float] = field(default_factory=dict)
+    """When each stage was told, on the monotonic clock."""
 
-    def seats(self, plan: Plan) -> Mapping[int, Seat]:
-        """Where it sits in every stage."""
+    def goes_to(self, route: Mapping[int, int], now: float, turn: int | None = None) -> None:
+        """These replicas are told now, the first ones or others in their turn."""
+        self.route |= route
+        self.told_at |= dict.fromkeys(route, now)
+        if turn is not None:
+            self.turns |= dict.fromkeys(route, turn)
+
+    def seats(self, plan: Plan, stages: Iterable[int]) -> Mapping[int, Seat]:
+        """Where it sits in these stages."""
         return {
-            stage.stage_id: Seat(stage=stage.name, replica=self.route[stage.stage_id])
-            for stage in plan.stages
+            stage: Seat(stage=plan.stage(stage).name, replica=self.route[stage]) for stage in stages
         }
+
+    def peer(self, peers: Mapping[ReplicaId, Peer], stage: int) -> Peer | None:
+        """The stream to its replica of a stage, which may have died."""
+        return peers.get(ReplicaId(stage=stage, replica=self.route[stage]))
 
     def processes(self, peers: Mapping[ReplicaId, Peer]) -> Mapping[int, tuple[int, int]]:
         """Replica and incarnation of every stage that lives."""

@@ -9,8 +9,8 @@ supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes PeerGone 
 supervisor -> rank    Setup Meeting Feed Ping; Meeting Feed to rank 0, which is the stage itself
 stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
 rank -> supervisor    Fatal Pong
-caller -> stage       Submit Cancel
-stage -> caller       Progress Marks Finished Failed Cancelled
+caller -> stage       Submit Targets Cancel
+stage -> caller       Progress Whole Marks Finished Failed Cancelled
 both ways on an edge  Chunk Ack Credit
 """
 
@@ -27,7 +27,7 @@ from stagemesh.errors import StagemeshError
 from stagemesh.runtime.load import Load
 from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 5
+PROTOCOL: Final = 6
 """Version of these messages; both ends must have the same."""
 FRAME_HEAD: Final = Layout(">IBQ")
 """Length of the message, number of descriptors, and length of the bulk."""
@@ -130,9 +130,10 @@ class Fatal(_Wire, frozen=True, kw_only=True, tag=5):
 
 
 class Submit(_Wire, frozen=True, kw_only=True, tag=6):
-    """A request for this replica, with replica and incarnation of every stage that it feeds.
+    """A request for this replica, with replica and incarnation of the stages that it feeds.
 
-    One that has been started again meanwhile is not meant: it has not heard of the request.
+    One that has been started again meanwhile is not meant: it has not heard of the request. Stages
+    that are left out are chosen when all that goes to them is there, which `Whole` tells.
     """
 
     key: Key
@@ -144,6 +145,30 @@ class Submit(_Wire, frozen=True, kw_only=True, tag=6):
     """Whether somebody wants to hear `Progress`."""
     trace: Annotated[str, Meta(max_length=64)] | None = None
     """The W3C trace context under which somebody wants to hear `Marks`, when somebody does."""
+    turn: _Count | None = None
+    """When this replica is told, in one count with the epochs; `None` for when the request began.
+
+    What a replica is told by its caller ascends by this.
+    """
+    turns: dict[int, _Count] = {}
+    """The turns of those targets that were told after the request began."""
+
+
+class Whole(_Wire, frozen=True, kw_only=True, tag=46):
+    """All that a request gives to stages that were left out is there; answered by `Targets`."""
+
+    key: Key
+
+
+class Targets(_Wire, frozen=True, kw_only=True, tag=47):
+    """Replica and incarnation of further stages that a request feeds, which were told just now.
+
+    May come before the request is whole: another stage has ended that feeds the same ones.
+    """
+
+    key: Key
+    targets: dict[int, tuple[_Count, _Count]]
+    turn: _Count
 
 
 class Cancel(_Wire, frozen=True, kw_only=True, tag=7):
@@ -192,6 +217,8 @@ class Chunk(_Wire, frozen=True, kw_only=True, tag=12):
     last: bool
     at: float = 0.0
     """When it was sent, on the monotonic clock of its host."""
+    turn: _Count | None = None
+    """The turn in which the consumer was told; `None` for when the request began."""
 
 
 class Ack(_Wire, frozen=True, kw_only=True, tag=13):
@@ -325,7 +352,9 @@ Terminal: TypeAlias = Finished | Failed | Cancelled
 _Ranks: TypeAlias = Meeting | Feed
 _Control: TypeAlias = Setup | PeerUp | Welcome | Stop | Ready | Fatal | Met | Blame | Ping | Pong
 _Elsewhere: TypeAlias = PeerAt | PeerComes | PeerGone | Kill | Gone
-_Work: TypeAlias = Submit | Cancel | Progress | Marks | Terminal | Chunk | Ack | Credit
+_Asked: TypeAlias = Submit | Targets | Cancel
+_Told: TypeAlias = Progress | Whole | Marks | Terminal
+_Work: TypeAlias = _Asked | _Told | Chunk | Ack | Credit
 Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
 """Everything that can be said."""
 

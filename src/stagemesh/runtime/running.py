@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.audio import Audio
@@ -62,6 +62,10 @@ class Seat:
 
     def __str__(self) -> str:
         return f"stage `{self.stage}` replica `{self.replica}`"
+
+
+Seats: TypeAlias = Mapping[int, Seat]
+"""Where it sits, by stage id."""
 
 
 class Running(AsyncIterator[OmniOutput]):
@@ -147,8 +151,8 @@ class Running(AsyncIterator[OmniOutput]):
         return dict(self._first_outputs)
 
     def begin(self, seats: Mapping[int, Seat]) -> None:
-        """There is room for it: these replicas are told."""
-        self._seats = seats
+        """These replicas are told, the first ones when there is room for it."""
+        self._seats = {**self._seats, **seats}
         for stage in seats:
             self.progress(stage, StageState.WAITING, {})
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, cast
+from typing import Final, cast
 
-from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.plan.values import EdgePlan, Plan, StagePlan
 from stagemesh.runtime.core.actions import REQUEST_ID, StageShape
 from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.core.router import RouterOptions
@@ -20,8 +20,7 @@ _AHEAD: Final = 2
 
 def shapes_of(plan: Plan) -> tuple[StageShape, ...]:
     """The stages of a plan."""
-    fed = {edge.target for edge in plan.edges}
-    return tuple(_shape(stage, is_entry=stage.stage_id not in fed) for stage in plan.stages)
+    return tuple(_shape(plan, stage) for stage in plan.stages)
 
 
 def room_of(stage: StagePlan) -> tuple[int, int | None]:
@@ -33,17 +32,40 @@ def room_of(stage: StagePlan) -> tuple[int, int | None]:
     return (slots, _AHEAD * slots) if isinstance(slots, int) else (1, None)
 
 
-def limits_of(stage: StagePlan) -> Limits:
-    """What every edge to a replica of a next stage may carry at a time."""
+def limits_of(plan: Plan, stage: StagePlan, target: int) -> Limits:
+    """What every edge of a stage to a replica of `target` may carry at a time."""
+    bounds: dict[str, list[int]] = {"requests": [], "chunks": []}
     for axis in stage.axes:
         unit = axis.options.get("unit")
         if axis.role == WorldRole.NO_RANKS.value and unit is not None:
-            counted = cast("Literal['requests', 'chunks']", unit)
-            return Limits(window=StageWindow(size=axis.size, unit=counted))
-    return Limits()
+            bounds[str(unit)].append(axis.size)
+    for edge in plan.edges:
+        if (edge.source, edge.target) == (stage.stage_id, target) and edge.max_inflight is not None:
+            bounds["requests"].append(edge.max_inflight)
+    if not any(bounds.values()):
+        return Limits()
+    return Limits(
+        window=StageWindow(
+            requests=min(bounds["requests"], default=None),
+            chunks=min(bounds["chunks"], default=None),
+        )
+    )
 
 
-def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:
+def streams_of(plan: Plan, stage: StagePlan) -> int:
+    """Streams that a replica serves at a time; `0` for all of them, as where none is chunked."""
+    is_fed = any(edge.chunked and edge.target == stage.stage_id for edge in plan.edges)
+    return plan.active_stream_window if is_fed else 0
+
+
+def together_on(edge: EdgePlan) -> int | None:
+    """Outputs of one request that are handed over together on an edge; `None` for all of them."""
+    size = 1 if edge.window_size is None else edge.window_size
+    return size if edge.chunked and size > 0 else None
+
+
+def _shape(plan: Plan, stage: StagePlan) -> StageShape:
+    feeds = [edge for edge in plan.edges if edge.source == stage.stage_id]
     options = {
         name: value
         for axis in stage.axes
@@ -58,8 +80,10 @@ def _shape(stage: StagePlan, *, is_entry: bool) -> StageShape:
     return StageShape(
         stage=stage.stage_id,
         name=stage.name,
-        is_entry=is_entry,
+        is_entry=not any(edge.target == stage.stage_id for edge in plan.edges),
         is_final=stage.final_output_type is not None,
+        chunks_to=tuple(edge.target for edge in feeds if edge.chunked),
+        whole_to=tuple(edge.target for edge in feeds if not edge.chunked),
         key=str(options.get("key", REQUEST_ID)),
         routing=policy,
     )

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -48,6 +48,7 @@ from stagemesh.runtime.messages import (
     Setup,
     Stop,
     Submit,
+    Targets,
     Welcome,
     wire_text,
 )
@@ -209,7 +210,7 @@ class StageIO:
             before.close()
         if outgoing is not None:
             count, sent = self.counts.out(stage), self._requests.sent
-            limits = UNBOUNDED if stage == CALLER else limits_of(self._stage)
+            limits = UNBOUNDED if stage == CALLER else limits_of(self._plan, self._stage, stage)
             peer.out = EdgeOut(peer.stream, outgoing.sender(), sent, count, limits)
         if incoming is not None:
             peer.into = EdgeIn(peer.stream, incoming, self.counts.into(stage))
@@ -257,6 +258,8 @@ class StageIO:
                 peer.out.credited(message.key, message.seqs)
             case Submit() if from_caller:
                 self._submit(message)
+            case Targets() if from_caller:
+                self._requests.targets(message, self._outs(message.targets))
             case Cancel() if from_caller:
                 self._requests.cancel(message.key)
             case _:
@@ -267,12 +270,19 @@ class StageIO:
         route = dict(submit.targets)
         if self._stage.final_output_type is not None:
             route[CALLER] = (0, self._peers[CALLER, 0].incarnation)
+        feeds = [edge.target for edge in self._plan.edges if edge.source == self._stage.stage_id]
+        later = [stage for stage in feeds if stage not in route]
+        self._requests.submit(submit, self._outs(route), later)
+
+    def _outs(self, targets: Mapping[int, tuple[int, int]]) -> Mapping[int, EdgeOut] | None:
+        """The edges to these; `None` when one of them is gone."""
         outs = {}
-        for stage, (replica, incarnation) in route.items():
+        for stage, (replica, incarnation) in targets.items():
             peer = self._peers.get((stage, replica))
-            if peer is not None and peer.out is not None and peer.incarnation == incarnation:
-                outs[stage] = peer.out
-        self._requests.submit(submit, outs if len(outs) == len(route) else None)
+            if peer is None or peer.out is None or peer.incarnation != incarnation:
+                return None
+            outs[stage] = peer.out
+        return outs
 
     def _die(self, reason: str | None) -> NoReturn:
         """End this process and what it started, saying why if there is somebody to hear it."""

@@ -74,8 +74,8 @@ class Target:
 
     bridge: BridgeFactory | None
     """Makes the converter of each request; `None` hands outputs over as they are."""
-    chunked: bool
-    """Whether payloads go as they appear rather than when the request has finished here."""
+    together: int | None = 1
+    """Outputs whose payloads are handed over together; `None` for all that a request gives here."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -83,8 +83,10 @@ class _Route:
     """The way of one request over one edge."""
 
     bridge: Bridge | None
-    chunked: bool
+    together: int | None
     held: list[Payload] = field(default_factory=list)
+    num_outputs: int = 0
+    """Outputs since something was handed over."""
 
     def push(self, payload: Payload, *, last: bool) -> list[Payload]:
         """Take an output; return what goes to the consumer now."""
@@ -92,9 +94,10 @@ class _Route:
             self.held += self.bridge.push(payload, last=last)
         elif payload.buffers or payload.meta:
             self.held.append(payload)
-        if not (self.chunked or last):
+        self.num_outputs += 1
+        if not last and (self.together is None or self.num_outputs < self.together):
             return []
-        ready, self.held = self.held, []
+        ready, self.held, self.num_outputs = self.held, [], 0
         return ready
 
 
@@ -190,7 +193,7 @@ class StageLoop:
         for target in add.targets:
             declared = self._targets[target]
             bridge = None if declared.bridge is None else declared.bridge()
-            routes[target] = _Route(bridge=bridge, chunked=declared.chunked)
+            routes[target] = _Route(bridge=bridge, together=declared.together)
         self._live[add.key.rid] = _Live(key=add.key, since=add.since, routes=routes)
         self._count.added += 1
         self._engine.add(EngineRequest(request_id=add.key.rid, params=add.params))

@@ -25,8 +25,10 @@ from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.rank_engine import rank_engine
 from stagemesh.runtime.ranks.broadcast import BroadcastEngine
 from stagemesh.runtime.ranks.feed import FeedWriter
+from stagemesh.runtime.shapes import streams_of, together_on
 from stagemesh.runtime.stage_io import Assignment, StageIO
 from stagemesh.runtime.stage_loop import StageLoop, Target
+from stagemesh.runtime.windowed_engine import WindowedEngine
 from stagemesh.spec.bridge import BridgeFactory
 from stagemesh.spec.engine import Engine
 from stagemesh.spec.reference import resolve
@@ -76,20 +78,23 @@ def _engine(assignment: Assignment) -> Engine:
         rank=0,
         rendezvous=assignment.rendezvous,
     )
-    return BroadcastEngine(engine, FeedWriter(assignment.feeds)) if assignment.feeds else engine
+    if assignment.feeds:
+        engine = BroadcastEngine(engine, FeedWriter(assignment.feeds))
+    num_streams = streams_of(assignment.plan, assignment.stage)
+    return WindowedEngine(engine, num_streams) if num_streams else engine
 
 
 def _targets(plan: Plan, stage: StagePlan) -> Mapping[int, Target]:
     targets = {
         edge.target: Target(
             bridge=None if edge.bridge is None else cast("BridgeFactory", resolve(edge.bridge)),
-            chunked=edge.chunked,
+            together=together_on(edge),
         )
         for edge in plan.edges
         if edge.source == stage.stage_id
     }
     if stage.final_output_type is not None:
-        targets[CALLER] = Target(bridge=None, chunked=True)
+        targets[CALLER] = Target(bridge=None)
     return targets
 
 

@@ -1,7 +1,8 @@
 """The requests of a stage process, as its I/O thread sees them.
 
 It stands between streams and engine thread: chunks in, chunks out, pausing what finds no room, and
-one terminal word to the caller for every request, after everything that it had to say. Inputs of a
+one terminal word to the caller for every request, after everything that it had to say. What is for
+a replica that is not chosen yet is kept until the caller has said which it is. Inputs of a
 paused request are kept here without credit, so that whoever feeds it is paused in turn, and in
 memory of their own, so that the edge carries those of other requests.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -32,7 +33,9 @@ from stagemesh.runtime.messages import (
     Message,
     Progress,
     Submit,
+    Targets,
     Terminal,
+    Whole,
     wire_text,
 )
 from stagemesh.runtime.stage_loop import Counted, Emission, Over, Said
@@ -48,14 +51,16 @@ class _Held:
     """A request of this process."""
 
     key: Key
-    outs: Mapping[int, EdgeOut]
-    """Edges that it feeds, by stage id."""
+    outs: dict[int, EdgeOut]
+    """Edges that it feeds, by stage id, as far as they are known."""
     open_inputs: int
     """Incoming edges that have not said their last."""
     ins: list[EdgeIn] = field(default_factory=list)
     """Edges that have fed it."""
     waiting: int = 0
     """Chunks that wait for room; the engine is told to pause meanwhile."""
+    unsent: list[Said] = field(default_factory=list)
+    """What is for stages of which no replica is known yet."""
     kept: list[Append] = field(default_factory=list)
     """Inputs that have come in the pause."""
     engine_said: Terminal | None = None
@@ -76,12 +81,19 @@ class _Input:
     """The edge."""
     chunk: Chunk
     """The chunk."""
+    turn: int
+    """That of its request."""
     payload: Payload
     """The payload, borrowed."""
     fault: str | None
     """Why it was refused, if it was."""
     hop: Hop
     """How it came."""
+
+
+def _turn(chunk: Chunk) -> int:
+    """When the replica was told of the request that a chunk is for, or will have been."""
+    return chunk.key.epoch if chunk.turn is None else chunk.turn
 
 
 def _params(submit: Submit) -> Mapping[str, object]:
@@ -100,13 +112,19 @@ class StageRequests:
         self._num_inputs = num_inputs
         self._tell_caller = tell_caller
         self._held: dict[str, _Held] = {}
-        self._last_epoch = -1
+        self._last_turn = -1
         self._early: dict[Key, list[_Input]] = {}
 
-    def submit(self, submit: Submit, outs: Mapping[int, EdgeOut] | None) -> None:
-        """Take a request that feeds `outs`; `None` says that one of its targets is gone."""
+    def submit(
+        self, submit: Submit, outs: Mapping[int, EdgeOut] | None, later: Collection[int] = ()
+    ) -> None:
+        """Take a request that feeds `outs`, and stages of which it is told later.
+
+        `None` says that one of its targets is gone.
+        """
         key = submit.key
-        self._last_epoch = max(self._last_epoch, key.epoch)
+        turn = key.epoch if submit.turn is None else submit.turn
+        self._last_turn = max(self._last_turn, turn)
         if outs is None or key.rid in self._held:
             why = "its next stage is gone" if outs is None else "it is already running here"
             self._tell_caller(Failed(key=key, invalid=outs is not None, message=why))
@@ -114,18 +132,40 @@ class StageRequests:
             marks = None if submit.trace is None else MarkLog(key)
             self._held[key.rid] = _Held(
                 key=key,
-                outs=outs,
+                outs=dict(outs),
                 open_inputs=self._num_inputs,
                 progress_due=0.0 if submit.progress else math.inf,
                 marks=marks,
             )
             for target, out in outs.items():
-                out.open(key, submit.window if target == CALLER else None)
-            now = time.monotonic()
-            self._inbox.put(Add(key=key, params=_params(submit), targets=tuple(outs), since=now))
-        for early in [early for early in self._early if early.epoch <= key.epoch]:
-            for given in self._early.pop(early):  # one before this epoch is never submitted here
+                if target == CALLER:
+                    out.open(key, submit.window)
+                else:
+                    out.open(key, turn=submit.turns.get(target))
+            now, targets = time.monotonic(), (*outs, *later)
+            self._inbox.put(Add(key=key, params=_params(submit), targets=targets, since=now))
+        for early in [early for early, given in self._early.items() if given[0].turn <= turn]:
+            for given in self._early.pop(early):  # one before this turn is never submitted here
                 self._give(early, given)
+
+    def targets(self, told: Targets, outs: Mapping[int, EdgeOut] | None) -> None:
+        """Further edges that a request feeds are known; what is whole of it goes there.
+
+        `None` says that one of these replicas is gone.
+        """
+        held = self._find(told.key)
+        if held is None or held.verdict is not None:
+            return
+        if outs is None:
+            self._fail(held, "its next stage is gone")
+            return
+        for target, out in outs.items():
+            out.open(told.key, turn=told.turn)
+            held.outs[target] = out
+        unsent, held.unsent = held.unsent, []
+        for said in unsent:
+            self._said(said)
+        self._close_sent(held)
 
     def cancel(self, key: Key) -> None:
         """Forget a request; unknown ones have said their terminal word already."""
@@ -144,12 +184,13 @@ class StageRequests:
     def chunk(self, edge: EdgeIn, chunk: Chunk, attached: Attached) -> None:
         """Give an input to the engine.
 
-        It may come before its request, on another stream: epochs ascend, so a higher one is still
+        It may come before its request, on another stream: turns ascend, so a higher one is still
         to come, and any other unknown one is gone. It is taken at once all the same, because later
         tickets of other requests build on what comes with it.
         """
         key = chunk.key
-        is_early = key.epoch > self._last_epoch
+        turn = _turn(chunk)
+        is_early = turn > self._last_turn
         if not is_early and self._open(key) is None:
             edge.discard(chunk, attached)
             return
@@ -159,7 +200,7 @@ class StageRequests:
         except ValueError as error:
             fault = f"an input was refused: {error}"
         hop = hop_of(edge.source, chunk, payload.num_bytes)
-        given = _Input(edge=edge, chunk=chunk, payload=payload, fault=fault, hop=hop)
+        given = _Input(edge=edge, chunk=chunk, turn=turn, payload=payload, fault=fault, hop=hop)
         if is_early:
             self._early.setdefault(key, []).append(given)
         else:
@@ -184,11 +225,10 @@ class StageRequests:
         held.waiting -= 1
         if error is not None:
             self._fail(held, f"an output was refused: {error}")
-        elif held.waiting == 0:
-            if held.engine_said is not None:
-                self._close(held, held.engine_said)
-            else:
-                self._resume(held)
+        elif held.waiting == 0 and held.engine_said is None:
+            self._resume(held)
+        else:
+            self._close_sent(held)
 
     def _resume(self, held: _Held) -> None:
         self._inbox.put(Resume(key=held.key))
@@ -236,8 +276,14 @@ class StageRequests:
         held = self._find(said.key)
         if held is None or held.verdict is not None:
             return
+        out = held.outs.get(said.target)
+        if out is None:
+            if not held.unsent:
+                self._tell_caller(Whole(key=held.key))
+            held.unsent.append(said)
+            return
         try:
-            gone = held.outs[said.target].send(said.key, said.payload, last=said.last)
+            gone = out.send(said.key, said.payload, last=said.last)
         except ValueError as error:
             self._fail(held, f"an output was refused: {error}")
             return
@@ -262,8 +308,15 @@ class StageRequests:
             held.marks.over()
         if held.verdict is not None:
             self._close(held, held.verdict)
-        elif held.waiting == 0 or isinstance(terminal, Failed):
+        elif isinstance(terminal, Failed):
             self._close(held, terminal)
+        else:
+            self._close_sent(held)
+
+    def _close_sent(self, held: _Held) -> None:
+        """A request is done once the engine is done with it and all of it was sent."""
+        if held.verdict is None and held.engine_said and not (held.waiting or held.unsent):
+            self._close(held, held.engine_said)
 
     def _fail(self, held: _Held, message: str) -> None:
         self._condemn(held, Failed(key=held.key, invalid=False, message=wire_text(message)))
@@ -289,6 +342,7 @@ class StageRequests:
 
     def _drop(self, held: _Held) -> None:
         held.kept.clear()
+        held.unsent.clear()
         for edge_out in held.outs.values():
             edge_out.drop(held.key)
         for edge_in in held.ins:

@@ -98,6 +98,9 @@ class Observer:
     def begun(self, request: str, seats: Mapping[int, Seat]) -> None:
         """There is room for it, and these replicas are told."""
 
+    def entered(self, request: str, seats: Mapping[int, Seat]) -> None:
+        """What was before them is whole, and these further replicas are told."""
+
     def output(self, output: OmniOutput, seat: Seat, hop: Hop) -> None:
         """A final stage has given something, which has come like this."""
 
@@ -142,6 +145,11 @@ class Observers(Observer):
         """Tell all."""
         for each in self._all:
             each.begun(request, seats)
+
+    def entered(self, request: str, seats: Mapping[int, Seat]) -> None:
+        """Tell all."""
+        for each in self._all:
+            each.entered(request, seats)
 
     def output(self, output: OmniOutput, seat: Seat, hop: Hop) -> None:
         """Tell all."""

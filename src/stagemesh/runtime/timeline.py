@@ -60,6 +60,10 @@ class Timeline(Observer):
         self._seats[request] = seats
         self._begun[request] = monotonic()
 
+    def entered(self, request: str, seats: Mapping[int, Seat]) -> None:
+        """More is known of where it goes."""
+        self._seats[request] = {**self._seats[request], **seats}
+
     def output(self, output: OmniOutput, seat: Seat, hop: Hop) -> None:
         """A chunk has come to the caller."""
         del seat

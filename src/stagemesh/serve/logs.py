@@ -21,12 +21,15 @@ _log: Final = logging.getLogger("stagemesh.requests")
 
 
 class RequestLog(Observer):
-    """One line when a request begins, and one when it ends."""
+    """One line when a request begins or goes on to further stages, and one when it ends."""
 
     def begun(self, request: str, seats: Mapping[int, Seat]) -> None:
         """Say where it goes."""
-        where = ", ".join(f"{seat.stage} {seat.replica}" for seat in seats.values())
-        _log.info("begins at %s", where, extra={"request_id": request})
+        _log.info("begins at %s", _places(seats), extra={"request_id": request})
+
+    def entered(self, request: str, seats: Mapping[int, Seat]) -> None:
+        """Say where it goes now."""
+        _log.info("goes on to %s", _places(seats), extra={"request_id": request})
 
     def refused(self, request: str, outcome: Outcome, error: StagemeshError) -> None:
         """Say why."""
@@ -40,6 +43,10 @@ class RequestLog(Observer):
             level = logging.WARNING if outcome is Outcome.FAILED else logging.INFO
             told = _where(request, error)
             _log.log(level, "ended: %s: %s", outcome.value, error, extra=told)
+
+
+def _places(seats: Mapping[int, Seat]) -> str:
+    return ", ".join(f"{seat.stage} {seat.replica}" for seat in seats.values())
 
 
 def _where(request: str, error: StagemeshError) -> Mapping[str, object]:

@@ -78,6 +78,12 @@ class Spans(Observer):
             self._requests[request].seats = seats
             self._requests[request].span.add_event("begun")
 
+    def entered(self, request: str, seats: Mapping[int, Seat]) -> None:
+        """More is known of where it goes."""
+        if request in self._requests:
+            live = self._requests[request]
+            live.seats = {**live.seats, **seats}
+
     def output(self, output: OmniOutput, seat: Seat, hop: Hop) -> None:
         """Keep how it came."""
         if output.request_id in self._requests:

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from stagemesh.spec.diagnostic import Severity
 from tests.plan.rules.toys import AR, TWO, Toy, chain, listed
 
 ABLE: Final = chain(AR, AR, produces_chunks=True)
@@ -49,9 +50,45 @@ def test_a_cache_that_is_handed_over_needs_whole_payloads(toy: Toy) -> None:
 
 @pytest.mark.parametrize("window", [0, 3])
 def test_the_window_of_streams_is_in_the_plan(toy: Toy, window: int) -> None:
-    """Nothing keeps it yet, and the plan says so."""
+    """And the plan can be run as far as that goes."""
+    toy = replace(toy, model=ABLE)
     plan = toy.plan({"active_stream_window": window})
     assert plan.active_stream_window == window
-    told = "nothing bounds the streams that a stage serves yet" in plan.not_runnable
-    assert told is (window > 0)
+    assert not any("stream" in reason for reason in plan.not_runnable)
     toy.keeps(plan)
+
+
+IDLE: Final[dict[str, tuple[dict[str, object], str]]] = {
+    "streams": (
+        {"active_stream_window": 2},
+        "`active_stream_window` bounds nothing: no stage hands over chunks",
+    ),
+    "together": (
+        {"edges": [{"from": 0, "to": 1, "window_size": 2}]},
+        "`window_size` does nothing on `0 -> 1`, which has no chunks",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", IDLE)
+def test_what_is_said_about_chunks_where_there_are_none_is_told(toy: Toy, what: str) -> None:
+    """With the place that switched them off, unless a higher layer did."""
+    deploy, message = IDLE[what]
+    toy, able = replace(toy, model=TWO), replace(toy, model=ABLE)
+    assert able.found(deploy) == []
+    assert replace(able, launch={"async_chunk": False}).found(deploy) == []
+    out = listed({"async_chunk": False}, {"async_chunk": False})
+    assert able.found({**deploy, "async_chunk": True, **out}) == [f"PL124?: {message}"]
+    for found in (toy.one(deploy), able.one({**deploy, "async_chunk": False})):
+        assert (found.code, found.severity, found.message) == ("PL124", Severity.WARNING, message)
+    assert [note.message for note in found.notes] == ["chunks are off here"]
+    assert toy.one(deploy).notes == ()
+    able.keeps(able.plan({**deploy, "async_chunk": False}))
+
+
+def test_all_outputs_together_is_what_is_done_without_chunks(toy: Toy) -> None:
+    """So it is not told there."""
+    toy = replace(toy, model=TWO)
+    edges = [{"from": 0, "to": 1, "window_size": -1}]
+    assert toy.found({"edges": edges}) == []
+    assert toy.found({"active_stream_window": 0}) == []

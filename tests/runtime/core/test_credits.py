@@ -91,7 +91,7 @@ def test_nothing_is_in_flight_when_the_consumer_is_gone() -> None:
 
 def test_requests_enter_a_window_in_order() -> None:
     """A younger one waits for its turn although there is room, so the oldest is never shut out."""
-    flow = outflow(Limits(window=StageWindow(size=1)))
+    flow = outflow(Limits(window=StageWindow(requests=1)))
     assert not flow.offer(B, 1)
     assert flow.offer(A, 1)
     assert flow.offer(A, 1)
@@ -102,7 +102,7 @@ def test_requests_enter_a_window_in_order() -> None:
 
 def test_a_window_of_chunks_keeps_a_place_for_the_oldest() -> None:
     """Younger ones have all the others."""
-    flow = outflow(Limits(window=StageWindow(size=2, unit="chunks")))
+    flow = outflow(Limits(window=StageWindow(chunks=2)))
     assert flow.offer(B, 1)
     assert not flow.offer(C, 1)
     assert flow.offer(A, 1)
@@ -124,10 +124,10 @@ class Counted(StageWindow):
 @pytest.mark.parametrize(
     ("limits", "num_going"),
     [
-        (Limits(chunks=1, window=Counted(size=5000, unit="chunks")), 1),
-        (Limits(window=Counted(size=1, unit="chunks")), 1),
-        (Limits(window=Counted(size=1, unit="requests")), 0),
-        (Limits(edge_bytes=2, window=Counted(size=5000, unit="chunks")), 2),
+        (Limits(chunks=1, window=Counted(chunks=5000)), 1),
+        (Limits(window=Counted(chunks=1)), 1),
+        (Limits(window=Counted(requests=1)), 0),
+        (Limits(edge_bytes=2, window=Counted(chunks=5000)), 2),
     ],
     ids=["own windows", "a window of chunks", "a window of requests", "the edge"],
 )
@@ -193,7 +193,9 @@ class AnyEdge(RuleBasedStateMachine):
         edge_bytes=st.integers(1, 10),
         window=st.none()
         | st.builds(
-            StageWindow, size=st.integers(1, 3), unit=st.sampled_from(["requests", "chunks"])
+            StageWindow,
+            requests=st.none() | st.integers(1, 3),
+            chunks=st.none() | st.integers(1, 3),
         ),
     )
     def begin(
@@ -260,7 +262,8 @@ class AnyEdge(RuleBasedStateMachine):
         window = self.limits.window
         if window is not None:
             chunks = sum(map(len, held.values()))
-            assert (chunks if window.unit == "chunks" else len(held)) <= window.size
+            assert window.chunks is None or chunks <= window.chunks
+            assert window.requests is None or len(held) <= window.requests
 
     @invariant()
     def the_oldest_never_waits_for_the_younger_for_ever(self) -> None:

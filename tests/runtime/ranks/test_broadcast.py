@@ -26,7 +26,7 @@ from stagemesh.spec.payload import Buffer, MetaValue, Payload
 from stagemesh.testing.engine_context import engine_context
 
 KEY = Key(rid="r", epoch=0)
-AS_IT_IS = Target(bridge=None, chunked=True)
+AS_IT_IS = Target(bridge=None)
 
 
 class Recording(FakeEngine):

@@ -3,18 +3,20 @@
 # ruff: noqa: D102  the class says which rule it breaks; its methods are how
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.core.actions import Action as Outgoing
-from stagemesh.runtime.core.actions import Ask
+from stagemesh.runtime.core.actions import Ask, Enter, StageShape
 from stagemesh.runtime.core.admission import Admission
 from stagemesh.runtime.core.credits import Grant, Inflow, Limits, Outflow, StreamKey, _Out
-from stagemesh.runtime.core.dispatcher import Dispatcher, Parts, _Entry
+from stagemesh.runtime.core.dispatcher import Dispatcher, Parts
 from stagemesh.runtime.core.membership import Change, Membership
 from stagemesh.runtime.core.request import Action, Release, RequestMachine, SendCancel
 from stagemesh.runtime.core.router import Bindings, Router, Unroutable
+from stagemesh.runtime.core.routes import Entry, Routes
 from stagemesh.runtime.core.windows import StageWindow
 from stagemesh.testing.simulator.setting import Rules
 from stagemesh.testing.simulator.world import simulate
@@ -73,7 +75,7 @@ class _GreedyWindow(StageWindow):
     """Keeps no place for the oldest request."""
 
     def admits_chunk(self, total: int, *, is_oldest: bool, oldest_has_none: bool) -> bool:  # noqa: ARG002
-        return self.unit == "requests" or total < self.size
+        return self.chunks is None or total < self.chunks
 
 
 class KeepsNoPlace(Outflow):
@@ -82,7 +84,7 @@ class KeepsNoPlace(Outflow):
     def __init__(self, limits: Limits) -> None:
         window = limits.window
         if window is not None:
-            window = _GreedyWindow(size=window.size, unit=window.unit)
+            window = _GreedyWindow(requests=window.requests, chunks=window.chunks)
         super().__init__(
             Limits(
                 chunks=limits.chunks,
@@ -225,7 +227,7 @@ class LosesPlaces(Admission):
 class IgnoresEpochs(Dispatcher):
     """What is heard of an earlier request of that name counts."""
 
-    def _entry(self, name: str, epoch: int) -> _Entry | None:  # noqa: ARG002
+    def _entry(self, name: str, epoch: int) -> Entry | None:  # noqa: ARG002
         return self._entries.get(name)
 
 
@@ -243,9 +245,39 @@ class NumbersEarly(Dispatcher):
         self._numbers = {**self.__dict__.get("_numbers", {}), ask.name: now}
         return super().open(ask, now)
 
-    def _begin(self, entry: _Entry, now: float) -> list[Outgoing]:
+    def _begin(self, entry: Entry, now: float) -> list[Outgoing]:
         self._epoch = int(1000 * self._numbers[entry.ask.name])
         return super()._begin(entry, now)
+
+
+class NumbersByEpoch(Dispatcher):
+    """Further stages are told as if that had been when the request began."""
+
+    def whole(self, name: str, epoch: int, stage: int, now: float) -> list[Outgoing]:
+        actions = super().whole(name, epoch, stage, now)
+        return [replace(one, turn=epoch) if isinstance(one, Enter) else one for one in actions]
+
+
+class ChoosesAtOnce(Routes):
+    """The whole route is chosen when a request begins."""
+
+    def __init__(self, stages: Sequence[StageShape], bindings: Mapping[int, Bindings]) -> None:
+        loose = [replace(shape, whole_to=()) for shape in stages]
+        super().__init__(loose, bindings)
+
+
+class ParentsAlone(Routes):
+    """A companion is not bound where its parent comes to, nor its parent where it comes to."""
+
+    def bind_late(self, entry: Entry, stage: int) -> int:
+        return self.bind(entry, stage, None)
+
+
+class KeepsReserved(Routes):
+    """What a request was to come to stays counted after its end."""
+
+    def unbind(self, entry: Entry) -> None:
+        """Nothing is forgotten."""
 
 
 class IgnoresIncarnations(Membership):
@@ -287,6 +319,10 @@ MUTANTS: Final[Mapping[str, Rules]] = {
     "epochs are ignored": Rules(dispatcher=IgnoresEpochs),
     "deadlines are ignored": Rules(dispatcher=IgnoresDeadlines),
     "epochs are given too early": Rules(dispatcher=NumbersEarly),
+    "further stages are told by the epoch": Rules(dispatcher=NumbersByEpoch),
+    "the whole route is chosen at once": parts(routes=ChoosesAtOnce),
+    "a companion comes to another replica": parts(routes=ParentsAlone),
+    "a stage that is not come to stays counted": parts(routes=KeepsReserved),
     "incarnations are ignored": Rules(membership=IgnoresIncarnations),
 }
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, cast
 
 from stagemesh.plan.rules.context import RuleContext, Ruling
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity
+from stagemesh.spec.origin import Origin
 
 _TRANSFER: Final = "kv_transfer_config"
 _CHUNKS: Final = "async_chunk"
 _WINDOW: Final = "active_stream_window"
+_TOGETHER: Final = "window_size"
 
 
 def chunks(context: RuleContext) -> Ruling:
     """Check what cannot be had together, and write down the window."""
     given = context.wide(_WINDOW)
+    whole = _whole_caches(context) if context.async_chunk else ()
     return Ruling(
-        diagnostics=_whole_caches(context) if context.async_chunk else (),
+        diagnostics=(*whole, *_idle(context)),
         active_stream_window=0 if given is None else cast("int", given.value),
     )
 
@@ -35,3 +39,37 @@ def _whole_caches(context: RuleContext) -> tuple[Diagnostic, ...]:
         )
         for draft, given in context.each(_TRANSFER)
     )
+
+
+def _idle(context: RuleContext) -> Iterator[Diagnostic]:
+    """Say which values are about chunks where there are none.
+
+    Nothing is told where a higher layer has switched them off: their options are meant with them.
+    """
+    chunked = {(edge.source, edge.target) for edge in context.edges if edge.chunked}
+    given = context.wide(_WINDOW)
+    if given is not None and given.value and not chunked:
+        yield from _told(
+            context, f"`{_WINDOW}` bounds nothing: no stage hands over chunks", given.origin
+        )
+    for edge in context.settings.edges:
+        ends = (edge.source, edge.target)
+        if (edge.window_size or 0) > 0 and ends not in chunked:
+            message = f"`{_TOGETHER}` does nothing on `{ends[0]} -> {ends[1]}`, which has no chunks"
+            yield from _told(context, message, edge.place(_TOGETHER))
+
+
+def _told(context: RuleContext, message: str, origin: Origin) -> Iterator[Diagnostic]:
+    switch = context.wide(_CHUNKS)
+    if switch is None or switch.value or switch.origin.layer <= origin.layer:
+        notes: tuple[Note, ...] = ()
+        if switch is not None and not switch.value:
+            notes = (Note(message="chunks are off here", origin=switch.origin),)
+        yield Diagnostic(
+            code="PL124",
+            severity=Severity.WARNING,
+            message=message,
+            origin=origin,
+            notes=notes,
+            help="leave it out; outputs are handed over whole",
+        )

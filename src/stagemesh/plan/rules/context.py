@@ -95,7 +95,7 @@ class Ruling:
     weight_transfer: WeightTransferPlan | None = None
     """How weights are replaced while it runs."""
     active_stream_window: int = 0
-    """Streams towards the next stage that are served at a time."""
+    """Streams of chunks that a stage serves at a time."""
     runners: Mapping[int, Runner] = field(default_factory=dict)
     """Generation of the model runner of every stage."""
     executors: Mapping[int, Executor] = field(default_factory=dict)

@@ -26,6 +26,10 @@ class StageShape:
     """Whether nothing feeds it but the caller."""
     is_final: bool = False
     """Whether it has an edge to the caller."""
+    chunks_to: tuple[int, ...] = ()
+    """Stages that it feeds in chunks."""
+    whole_to: tuple[int, ...] = ()
+    """Stages that it feeds when it has ended."""
     key: str = REQUEST_ID
     """What is hashed where requests are routed by hash."""
     routing: RouterOptions = field(default_factory=RouterOptions)
@@ -57,7 +61,19 @@ class Begin:
     epoch: int
     """What tells it from an earlier one of that name; later ones have higher numbers."""
     route: Mapping[int, int]
-    """The replica of every stage."""
+    """The replica of every stage that is told now."""
+
+
+@frozen
+class Enter:
+    """Tell replicas of further stages, consumers first, and then those that feed them."""
+
+    name: str
+    """The request."""
+    turn: int
+    """When these are told, in one count with the epochs: what a replica is told of ascends."""
+    route: Mapping[int, int]
+    """The replica of each of these stages."""
 
 
 @frozen
@@ -92,5 +108,5 @@ class Settled:
     """The request."""
 
 
-Action: TypeAlias = Begin | Cancel | Ended | Settled
+Action: TypeAlias = Begin | Enter | Cancel | Ended | Settled
 """What the shell has to do."""

@@ -30,7 +30,7 @@ class Limits:
     edge_bytes: int = 1 << 62
     """Bytes of all streams, but for one chunk of the oldest."""
     window: StageWindow | None = None
-    """The window of `stage_pp`, where the stage has one."""
+    """The window of `stage_pp` and `max_inflight`, where there is one."""
 
 
 class _Out:

@@ -19,10 +19,20 @@ from stagemesh.errors import (
     StagemeshError,
 )
 from stagemesh.runtime.core import request as life
-from stagemesh.runtime.core.actions import Action, Ask, Begin, Cancel, Ended, Settled, StageShape
+from stagemesh.runtime.core.actions import (
+    Action,
+    Ask,
+    Begin,
+    Cancel,
+    Ended,
+    Enter,
+    Settled,
+    StageShape,
+)
 from stagemesh.runtime.core.admission import Admission, Deadlines
 from stagemesh.runtime.core.request import RequestMachine
-from stagemesh.runtime.core.router import Bindings, Router, Unroutable
+from stagemesh.runtime.core.router import Bindings, Router
+from stagemesh.runtime.core.routes import Entry, Routes
 from stagemesh.spec.frozen import frozen
 
 
@@ -34,18 +44,7 @@ class Parts:
     bindings: type[Bindings] = Bindings
     admission: type[Admission] = Admission
     request: type[RequestMachine] = RequestMachine
-
-
-class _Entry:
-    """One request that is not settled."""
-
-    __slots__ = ("ask", "began", "machine", "route")
-
-    def __init__(self, ask: Ask, machine: RequestMachine, now: float) -> None:
-        self.ask = ask
-        self.machine = machine
-        self.began = now
-        self.route: dict[int, int] = {}
+    routes: type[Routes] = Routes
 
 
 class Dispatcher:
@@ -67,8 +66,10 @@ class Dispatcher:
             shape.stage: self._parts.bindings(self._parts.router(shape.routing)) for shape in stages
         }
         self.admission: Final = self._parts.admission(queue_limit)
+        self._routes: Final = self._parts.routes(stages, self.bindings)
+        self._waves: Final = self._routes.waves
         self._deadlines = Deadlines()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._followers: dict[str, list[str]] = {}
         self._ready: deque[str] = deque()
         self._epoch = 0
@@ -107,6 +108,7 @@ class Dispatcher:
     ) -> list[Action]:
         """A replica takes requests from now on, at most `window` at a time where they enter."""
         self.bindings[stage].router.join(replica)
+        self._routes.hold(stage, replica, on_hold=False)
         if stage == self.gate:
             self.admission.join(replica, slots, window)
         return []
@@ -114,9 +116,12 @@ class Dispatcher:
     def retired(self, stage: int, replica: int, now: float) -> list[Action]:
         """A replica takes nothing new; what it was sent goes on there.
 
-        Who waited for it goes elsewhere, or waits on where there is nobody else.
+        Who waited for it goes elsewhere, or waits on where there is nobody else. So does who was
+        taken on before, and comes to that stage later.
         """
         router = self.bindings[stage].router
+        if replica in router.eligible:
+            self._routes.hold(stage, replica, on_hold=True)
         router.leave(replica)
         if stage != self.gate:
             return []
@@ -127,6 +132,7 @@ class Dispatcher:
     def resumed(self, stage: int, replica: int) -> None:
         """A replica that took nothing new does again."""
         self.bindings[stage].router.join(replica)
+        self._routes.hold(stage, replica, on_hold=False)
         if stage == self.gate:
             self.admission.retire(replica, retired=False)
 
@@ -134,6 +140,7 @@ class Dispatcher:
         """A replica is gone: what it still held fails, and who waited for it goes elsewhere."""
         self.bindings[stage].router.leave(replica)
         self.bindings[stage].lose(replica)
+        self._routes.hold(stage, replica, on_hold=False)
         moved = self.admission.leave(replica) if stage == self.gate else ()
         actions = self._move(moved, now)
         for entry in list(self._entries.values()):
@@ -152,21 +159,22 @@ class Dispatcher:
         if ask.name in self._entries:
             raise InvalidRequestError(f"request `{ask.name}` is still running")
         for stage in self.bindings:  # all of them: a stage that nobody serves is told of at once
-            self._require(stage)
+            self._routes.require(stage)
         refusal = self.admission.admit(ask.name)
         if refusal is not None:
             raise OverloadedError(
                 f"`{refusal.in_flight}` requests run or wait, at most `{refusal.limit}` may",
                 retry_after_s=refusal.retry_after_s,
             )
-        entry = _Entry(ask, self._parts.request(self._finals), now)
+        parent = self._entries.get(ask.parent or "")
+        entry = Entry(ask, self._parts.request(self._finals), parent)
         try:
-            replica = self._bind(entry, self.gate)
+            replica = self._routes.bind(entry, self.gate, ask.parent)
             self._follow(entry)
         except StagemeshError:
             self._forget(ask.name)
             raise
-        self._entries[ask.name] = entry
+        self._entries[ask.name] = entry.family[ask.name] = entry
         if ask.timeout_s is not None:
             self._deadlines.set(ask.name, now + ask.timeout_s)
         if self.admission.place(ask.name, replica, now):
@@ -181,6 +189,22 @@ class Dispatcher:
         machine = self.find(name, epoch)
         return None if machine is None else machine.output(stage, seq, last=last)
 
+    def whole(self, name: str, epoch: int, stage: int, now: float) -> list[Action]:
+        """A stage has all that it hands over whole: who takes it is chosen by the counts of now."""
+        entry = self._entry(name, epoch)
+        if entry is None or not entry.machine.running:
+            return []
+        coming = [each for each in self._waves.after(stage) if each in entry.machine.coming]
+        try:
+            route = {each: self._routes.bind_late(entry, each) for each in coming}
+        except StagemeshError as error:
+            return self._drained(self._act(entry, entry.machine.cancel(error), now), now)
+        if not route:
+            return []  # another stage that feeds the same ones has ended before
+        self._epoch += 1
+        entry.machine.enter(route)
+        return [Enter(name=name, turn=self._epoch, route=route)]
+
     def finished(self, name: str, epoch: int, stage: int, now: float) -> list[Action]:
         """A stage has finished."""
         entry = self._entry(name, epoch)
@@ -188,6 +212,9 @@ class Dispatcher:
             return []
         if entry.machine.running and entry.machine.lacks(stage):
             told = f"{self._where(entry, stage)} finished without its last output"
+            return self._drained(self._failed(entry, stage, told, now), now)
+        if entry.machine.running and set(entry.machine.coming) & set(self._waves.after(stage)):
+            told = f"{self._where(entry, stage)} finished without handing over its output"
             return self._drained(self._failed(entry, stage, told, now), now)
         return self._drained(self._act(entry, entry.machine.finished(stage), now), now)
 
@@ -223,61 +250,36 @@ class Dispatcher:
 
     # --- how -----------------------------------------------------------------------------------
 
-    def _entry(self, name: str, epoch: int) -> _Entry | None:
+    def _entry(self, name: str, epoch: int) -> Entry | None:
         """What is heard of another epoch is about a request that is gone."""
         entry = self._entries.get(name)
         return entry if entry is not None and entry.machine.epoch == epoch else None
 
-    def _where(self, entry: _Entry, stage: int) -> str:
+    def _where(self, entry: Entry, stage: int) -> str:
         return f"stage `{self._stages[stage].name}` replica `{entry.route.get(stage)}`"
 
-    def _require(self, stage: int) -> None:
-        router = self.bindings[stage].router
-        if not router.has_eligible:
-            raise self._unroutable(stage, router.why_none)
-
-    def _unroutable(self, stage: int, why: Unroutable) -> StagemeshError:
-        name = self._stages[stage].name
-        if why is Unroutable.PARENT_GONE:
-            return InvalidRequestError("the request that it follows does not run", stage=name)
-        told = f"stage `{name}` has no replica {'yet' if why is Unroutable.NONE_YET else 'left'}"
-        return StageFailedError(told, stage=name, retryable=True)
-
-    def _bind(self, entry: _Entry, stage: int) -> int:
-        ask = entry.ask
-        key = ask.keys.get(self._stages[stage].key, ask.name)
-        bound = self.bindings[stage].bind(ask.name, key, ask.cost, ask.parent)
-        if isinstance(bound, Unroutable):
-            raise self._unroutable(stage, bound)
-        entry.route[stage] = bound
-        return bound
-
-    def _bind_all(self, entry: _Entry) -> None:
-        for stage in self.bindings:
-            self._bind(entry, stage)
-
-    def _follow(self, entry: _Entry) -> None:
-        """Bind a companion everywhere as soon as its parent is: it may have gone when it begins."""
+    def _follow(self, entry: Entry) -> None:
+        """Bind a companion wherever its parent is, as soon as that is: it may go before."""
         parent = self._entries.get(entry.ask.parent or "")
         if parent is not None and parent.machine.begun:
-            self._bind_all(entry)
+            self._routes.follow(entry)
         elif parent is not None:
             self._followers.setdefault(parent.ask.name, []).append(entry.ask.name)
 
-    def _begin(self, entry: _Entry, now: float) -> list[Action]:
-        """Bind the rest of the route and tell everybody, now that there is room."""
+    def _begin(self, entry: Entry, now: float) -> list[Action]:
+        """Bind it to the first stages and tell them, now that there is room."""
         try:
-            self._bind_all(entry)
+            route = self._routes.bind_first(entry)
         except StagemeshError as error:
             return self._act(entry, entry.machine.cancel(error), now)
         self._epoch += 1
-        entry.machine.begin(self._epoch, self.bindings)
-        actions: list[Action] = [Begin(name=entry.ask.name, epoch=self._epoch, route=entry.route)]
+        entry.machine.begin(self._epoch, route, self._waves.later)
+        actions: list[Action] = [Begin(name=entry.ask.name, epoch=self._epoch, route=route)]
         for name in self._followers.pop(entry.ask.name, ()):
             follower = self._entries.get(name)
             if follower is not None and follower.machine.running:
                 try:
-                    self._bind_all(follower)
+                    self._routes.bind_first(follower)
                 except StagemeshError as error:
                     actions += self._act(follower, follower.machine.cancel(error), now)
         return actions
@@ -297,7 +299,7 @@ class Dispatcher:
             entry = self._entries[name]
             self.bindings[self.gate].forget(name)
             try:
-                replica = self._bind(entry, self.gate)
+                replica = self._routes.bind(entry, self.gate, entry.ask.parent)
             except StagemeshError as error:
                 actions += self._act(entry, entry.machine.cancel(error), now)
                 continue
@@ -306,7 +308,7 @@ class Dispatcher:
         return actions
 
     def _failed(
-        self, entry: _Entry, stage: int, error: str | StagemeshError, now: float
+        self, entry: Entry, stage: int, error: str | StagemeshError, now: float
     ) -> list[Action]:
         if isinstance(error, str):
             error = StageFailedError(
@@ -315,11 +317,12 @@ class Dispatcher:
                 replica=entry.route.get(stage),
                 retryable=not entry.machine.has_output,
             )
-        return self._act(entry, entry.machine.failed(stage, error), now, stage)
+        where = None if stage in entry.machine.coming else stage
+        return self._act(entry, entry.machine.failed(stage, error), now, where)
 
     def _act(
         self,
-        entry: _Entry,
+        entry: Entry,
         events: Iterable[life.Action],
         now: float,
         stage: int | None = None,
@@ -338,9 +341,11 @@ class Dispatcher:
                     actions.append(Cancel(name=name, stage=event.stage, replica=replica))
                 case life.End():
                     self._deadlines.clear(name)
+                    self._routes.unbind(entry)
                     actions.append(Ended(name=name, error=event.error, stage=stage))
         if entry.machine.settled and self._entries.get(name) is entry:
             del self._entries[name]
+            del entry.family[name]
             self._ready.extend(self.admission.served(name, now))
             self._forget(name)
             actions.append(Settled(name=name))

@@ -1,8 +1,9 @@
 """The life of one request across its stages. Pure: an event in, a list of actions out.
 
-A request *waits* until it begins, which binds it to one replica of every stage. It *runs* until it
-has ended for its user, which happens exactly once: all stages finished, one failed or died, it was
-cancelled, or its deadline passed. It is *settled* when every stage it was bound to has said its
+A request *waits* until it begins, which binds it to one replica of the first stages; it comes to
+others when what they are fed with is whole. It *runs* until it has ended for its user, which
+happens exactly once: all stages finished, one failed or died, it was cancelled, or its deadline
+passed. It is *settled* when every stage it was bound to has said its
 terminal word or is gone; until then those replicas still hold a slot for it.
 """
 
@@ -56,12 +57,13 @@ class _Edge:
 class RequestMachine:
     """One request, the stages that still owe a terminal word, and the edges to its user."""
 
-    __slots__ = ("_edges", "_has_output", "_owing", "_running", "epoch")
+    __slots__ = ("_coming", "_edges", "_has_output", "_owing", "_running", "epoch")
 
     def __init__(self, finals: Iterable[int] = ()) -> None:
         """Begin waiting; `finals` are the stages that have an edge to the user."""
         self.epoch: int | None = None
         self._owing: dict[int, None] = {}
+        self._coming: dict[int, None] = {}
         self._edges = {stage: _Edge() for stage in finals}
         self._running = True
         self._has_output = False
@@ -87,16 +89,32 @@ class RequestMachine:
         return tuple(self._owing)
 
     @property
+    def coming(self) -> tuple[int, ...]:
+        """Stages that were not told of it yet, in the order they were given."""
+        return tuple(self._coming)
+
+    @property
     def has_output(self) -> bool:
         """Whether its user has been given anything, after which trying again would be noticed."""
         return self._has_output
 
-    def begin(self, epoch: int, stages: Iterable[int]) -> None:
-        """It is bound to a replica of each of `stages`, and they are told of it as `epoch`."""
+    def begin(self, epoch: int, stages: Iterable[int], coming: Iterable[int] = ()) -> None:
+        """It is bound to a replica of each of `stages`, and they are told of it as `epoch`.
+
+        Those of `coming` are told later.
+        """
         assert self._running, "a request that has ended does not begin"
         assert self.epoch is None, "a request begins once"
         self.epoch = epoch
         self._owing = dict.fromkeys(stages)
+        self._coming = dict.fromkeys(coming)
+
+    def enter(self, stages: Iterable[int]) -> None:
+        """It is bound to a replica of each of these as well, and they are told."""
+        assert self._running, "a request that has ended comes to no further stage"
+        for stage in stages:
+            del self._coming[stage]
+            self._owing[stage] = None
 
     def output(self, stage: int, seq: int, *, last: bool) -> str | None:
         """A final stage has put something out; what is wrong with that, if anything is."""
@@ -117,12 +135,14 @@ class RequestMachine:
     def finished(self, stage: int) -> list[Action]:
         """A stage has finished."""
         actions = self._settle(stage)
-        if actions and self._running and not self._owing:
+        if actions and self._running and not self._owing and not self._coming:
             actions.append(self._end(None))
         return actions
 
     def failed(self, stage: int, error: StagemeshError) -> list[Action]:
         """A stage has failed, has forgotten the request, or its replica is gone."""
+        if stage in self._coming:
+            return self.cancel(error)
         actions = self._settle(stage)
         return actions + self.cancel(error) if actions else []
 

@@ -163,14 +163,15 @@ class Bindings:
             return Unroutable.PARENT_GONE if held.lost else held.replica
         if parent is None:
             replica = self.router.pick(key, cost)
-            if isinstance(replica, Unroutable):
-                return replica
-        else:
-            followed = self.of(parent)
-            if followed is None:
-                return Unroutable.PARENT_GONE
-            replica = followed
-            self.router.follow(replica, cost)
+            if not isinstance(replica, Unroutable):
+                self._bound[request] = _Bound(replica, cost)
+            return replica
+        followed = self.of(parent)
+        return Unroutable.PARENT_GONE if followed is None else self.bind_to(request, followed, cost)
+
+    def bind_to(self, request: str, replica: int, cost: int = 1) -> int:
+        """Bind a request to that replica, whether it takes others or not."""
+        self.router.follow(replica, cost)
         self._bound[request] = _Bound(replica, cost)
         return replica
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from stagemesh.errors import ClosedError, StagemeshError
-from stagemesh.runtime.core.actions import Action, Begin, Cancel, Ended, Settled
+from stagemesh.runtime.core.actions import Action, Begin, Cancel, Ended, Enter, Settled
 from stagemesh.runtime.core.credits import Grant, Inflow, StreamKey
 from stagemesh.runtime.core.membership import Health, Membership
 from stagemesh.testing.simulator.ledger import UserAccount, ViolationError
@@ -19,7 +19,8 @@ class _Live:
     """A request that was taken on, and who made it."""
 
     __slots__ = (
-        "account", "buffer", "cancelled", "key", "owing", "parent", "processes", "reading", "user",
+        "account", "buffer", "cancelled", "key", "owing", "parent", "processes", "reading", "turns",
+        "user",
     )  # fmt: skip
 
     def __init__(self, user: User, account: UserAccount, parent: _Live | None) -> None:
@@ -28,6 +29,7 @@ class _Live:
         self.parent = parent
         self.key: StreamKey | None = None
         self.processes: dict[int, Process] = {}
+        self.turns: dict[int, int] = {}
         self.owing: dict[int, tuple[int, int]] = {}
         self.cancelled: set[int] = set()
         self.buffer: deque[tuple[Link, StreamKey, int]] = deque()
@@ -150,6 +152,11 @@ class Front:
         now = self.world.clock.now
         self.act(self.dispatcher.failed(*key, process.stage, told, now))
 
+    def whole(self, process: Process, key: StreamKey) -> None:
+        """A stage has something whole, and asks whom it is for."""
+        self.world.say("%s has all of %s", process, key)
+        self.act(self.dispatcher.whole(*key, process.stage, self.world.clock.now))
+
     def gone(self, process: Process) -> None:
         """A process is known to have died: what it held is held no more."""
         for live in self.live.values():
@@ -158,7 +165,7 @@ class Front:
 
     def _let_go(self, process: Process, key: StreamKey) -> None:
         live = self.live.get(key[0])
-        if live is not None and live.key == key and live.processes[process.stage] is process:
+        if live is not None and live.key == key and live.processes.get(process.stage) is process:
             live.owing.pop(process.stage, None)
 
     # --- what is to be done --------------------------------------------------------------------
@@ -170,6 +177,8 @@ class Front:
             match action:
                 case Begin():
                     self._begin(action)
+                case Enter():
+                    self._enter(action)
                 case Cancel():
                     self._cancel(action)
                 case Ended():
@@ -183,12 +192,9 @@ class Front:
             raise ViolationError(f"`{begin.name}` began twice")
         key = live.key = (begin.name, begin.epoch)
         world.say("began %s on %s", key, begin.route)
-        for stage, replica in begin.route.items():
-            process = self.processes.get((stage, replica))
-            if process is None:
-                raise ViolationError(f"{key} began on {stage}/{replica}, which is gone")
-            live.processes[stage] = process
-            live.owing[stage] = (stage, replica)
+        if set(begin.route) != world.scenario.first:
+            raise ViolationError(f"{key} began on {begin.route}, too many or too few")
+        self._tell(live, begin.route, begin.epoch)
         entry = live.processes[self.gate]
         num_sent = sum(
             one.processes[self.gate] is entry
@@ -197,19 +203,50 @@ class Front:
         )
         if num_sent > world.scenario.window:
             raise ViolationError(f"{entry} was sent {num_sent} requests")
+
+    def _enter(self, enter: Enter) -> None:
+        live = self.live[enter.name]
+        self.world.say("%s goes on to %s", live.key, enter.route)
+        if live.account.ended:
+            raise ViolationError(f"{live.key} goes on after its end")
+        told = [stage for stage in live.processes if stage not in enter.route]
+        self._tell(live, enter.route, enter.turn)
+        for stage in told:
+            targets = self._targets(live, stage, enter.route)
+            if targets:
+                process = live.processes[stage]
+                process.from_caller.send(process.onward, live.key, targets)
+
+    def _tell(self, live: _Live, route: Mapping[int, int], turn: int) -> None:
+        """Tell these replicas, consumers first."""
+        for stage, replica in route.items():
+            process = self.processes.get((stage, replica))
+            if process is None:
+                raise ViolationError(f"{live.key} goes to {stage}/{replica}, which is gone")
+            if stage in live.processes:
+                raise ViolationError(f"{live.key} comes to stage {stage} twice")
+            live.processes[stage] = process
+            live.turns[stage] = turn
+            live.owing[stage] = (stage, replica)
         self._check_parent(live)
-        for stage in sorted(live.processes, reverse=True):
+        for stage in sorted(route, reverse=True):
             process = live.processes[stage]
-            targets: list[Process | None] = [
-                live.processes[target] for source, target in world.scenario.edges if source == stage
-            ]
-            process.from_caller.send(process.submit, key, live.user.chunks, [*targets, None])
+            targets = {**self._targets(live, stage, live.processes), None: 0}
+            process.from_caller.send(process.submit, live.key, turn, live.user.chunks, targets)
+
+    def _targets(self, live: _Live, stage: int, among: Iterable[int]) -> dict[Process | None, int]:
+        return {
+            live.processes[target]: live.turns[target]
+            for source, target in self.world.scenario.edges
+            if source == stage and target in among
+        }
 
     def _check_parent(self, live: _Live) -> None:
         parent = live.parent  # whoever has its name now may be another
         if parent is None or self.live.get(parent.user.ask.name) is not parent:
             return
-        if parent.processes and parent.processes != live.processes:
+        both = parent.processes.keys() & live.processes
+        if any(parent.processes[stage] is not live.processes[stage] for stage in both):
             raise ViolationError(f"{live.key} is not where its parent {parent.key} is")
 
     def _cancel(self, cancel: Cancel) -> None:
@@ -262,9 +299,9 @@ class Front:
         if live.key is None:
             return
         for stage in self._finals:
-            process = live.processes[stage]
-            inflow = self.inflows.get(process)
-            if inflow is not None:
+            process = live.processes.get(stage)
+            inflow = None if process is None else self.inflows.get(process)
+            if process is not None and inflow is not None:
                 for grant in inflow.drop(live.key):
                     process.links[None].give_back(grant)
 
@@ -287,9 +324,12 @@ class Front:
 
     def _places(self, name: str, live: _Live) -> Iterable[tuple[int, int]]:
         """Where a request counts: with everybody who holds it, or where it is to go and waits."""
-        if live.key is not None:
-            return live.owing.values()
         route = self.dispatcher.route(name)
+        if live.key is not None:
+            to_come = route.keys() - live.processes  # where its family is already
+            if to_come and live.account.ended:
+                raise ViolationError(f"{live.key} has ended, and is still to come to {to_come}")
+            return [*live.owing.values(), *((stage, route[stage]) for stage in to_come)]
         replica = route.get(self.gate)
         if (self.gate, replica) not in self.processes:
             raise ViolationError(f"`{name}` waits for {self.gate}/{replica}, which is gone")

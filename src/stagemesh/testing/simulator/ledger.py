@@ -76,9 +76,11 @@ class EdgeAccount:
             raise ViolationError(f"{stream}: {size} bytes beyond the budget, and not the first")
         window = limits.window
         if window is not None:
-            count = self._chunks if window.unit == "chunks" else len(self._held)
-            if count > window.size:
-                raise ViolationError(f"an edge holds {count} {window.unit} of {window.size}")
+            chunks, requests = self._chunks, len(self._held)
+            if window.chunks is not None and chunks > window.chunks:
+                raise ViolationError(f"an edge holds {chunks} chunks of {window.chunks}")
+            if window.requests is not None and requests > window.requests:
+                raise ViolationError(f"an edge holds {requests} requests of {window.requests}")
 
 
 class UserAccount:

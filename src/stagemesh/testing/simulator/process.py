@@ -31,11 +31,17 @@ class Caller(Protocol):
         """It has failed a request, or dropped it."""
         ...
 
+    def whole(self, process: Process, key: StreamKey) -> None:
+        """It has all of a request for stages that it was not told the replicas of."""
+        ...
+
 
 class Link:
     """The producing end of an edge to another process, or to the caller for `None`."""
 
-    __slots__ = ("account", "back", "flow", "open", "pending", "source", "target", "wire")
+    __slots__ = (
+        "account", "back", "flow", "open", "pending", "source", "target", "turns", "wire",
+    )  # fmt: skip
 
     def __init__(self, source: Process, target: Process | None) -> None:
         """Connect both ends."""
@@ -49,14 +55,17 @@ class Link:
         self.wire: Final = source.to_caller if target is None else Wire(world.clock, spread)
         self.back: Final = Wire(world.clock, spread)
         self.pending: Final[dict[StreamKey, Chunk]] = {}
+        self.turns: Final[dict[StreamKey, int]] = {}
         self.open = True
 
     def transmit(self, key: StreamKey, chunk: Chunk) -> None:
         """Send a chunk that has credit."""
         seq, size, last = chunk
         self.account.sent(key, seq, size, last=last)
-        arrive = self.source.caller.output if self.target is None else self.target.chunk
-        self.wire.send(arrive, self, key, chunk)
+        if self.target is None:
+            self.wire.send(self.source.caller.output, self, key, chunk)
+        else:
+            self.wire.send(self.target.chunk, self, key, chunk, self.turns[key])
 
     def give_back(self, grant: Grant) -> None:
         """The consumer is done with a chunk."""
@@ -66,13 +75,14 @@ class Link:
 class Held:
     """One request of a process."""
 
-    __slots__ = ("blocked", "done", "got", "key", "links", "produced", "total")
+    __slots__ = ("blocked", "done", "got", "key", "lacks", "links", "produced", "total")
 
-    def __init__(self, key: StreamKey, total: int, links: list[Link], sources: list[int]) -> None:
-        """It is to put out `total` outputs on `links`, from what `sources` send."""
+    def __init__(self, key: StreamKey, total: int, sources: list[int], targets: set[int]) -> None:
+        """It is to put out `total` outputs for `targets`, from what `sources` send."""
         self.key = key
         self.total = total
-        self.links = links
+        self.links: list[Link] = []
+        self.lacks = targets
         self.got: dict[int, int] = dict.fromkeys(sources, 0)
         self.produced = 0
         self.blocked = 0
@@ -84,8 +94,8 @@ class Process:
 
     __slots__ = (
         "alive", "caller", "chunked", "early", "from_caller", "held", "incarnation", "inflows",
-        "inputs", "last_epoch", "links", "replica", "running", "sources", "stage", "stepping",
-        "to_caller", "waiting", "world",
+        "inputs", "last_turn", "links", "replica", "running", "sources", "stage", "stepping",
+        "targets", "to_caller", "waiting", "world",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +113,7 @@ class Process:
         self.to_caller = Wire(world.clock, world.scenario.spread)
         self.from_caller = Wire(world.clock, world.scenario.spread)
         self.sources = [source for source, target in world.scenario.edges if target == stage]
+        self.targets = {target for source, target in world.scenario.edges if source == stage}
         self.links: dict[Process | None, Link] = {}
         self.inputs: dict[Process, Link] = {}
         self.inflows: dict[Process, Inflow] = {}
@@ -110,7 +121,7 @@ class Process:
         self.running: dict[str, Held] = {}
         self.waiting: dict[str, Held] = {}
         self.early: dict[StreamKey, list[tuple[Link, Chunk]]] = {}
-        self.last_epoch = -1
+        self.last_turn = -1
         self.stepping = False
         if world.scenario.stages[stage].is_final:
             self.links[None] = Link(self, None)
@@ -128,25 +139,34 @@ class Process:
 
     # --- what comes ----------------------------------------------------------------------------
 
-    def submit(self, key: StreamKey, total: int, targets: list[Process | None]) -> None:
-        """A request has come."""
+    def submit(
+        self, key: StreamKey, turn: int, total: int, targets: dict[Process | None, int]
+    ) -> None:
+        """A request has come, and the turn of every process that it feeds, as far as known."""
         if not self.alive:
             return
         if key[0] in self.held:
             raise ViolationError(f"{self} holds `{key[0]}` already, and gets it again as {key}")
-        if key[1] <= self.last_epoch:
-            raise ViolationError(f"{self} gets {key} after epoch {self.last_epoch}")
-        self.last_epoch = key[1]
-        links = [self.links[target] for target in targets if target in self.links]
-        held = self.held[key[0]] = Held(key, total, links, self.sources)
-        for link in links:
-            link.flow.open(key)
+        if turn <= self.last_turn:
+            raise ViolationError(f"{self} gets {key} as {turn} after {self.last_turn}")
+        self.last_turn = turn
+        held = self.held[key[0]] = Held(key, total, self.sources, set(self.targets))
+        self._open(held, targets)
         for link, chunk in self.early.pop(key, ()):
             self._take(held, link, chunk)
         self.waiting[key[0]] = held
         self._fill()
 
-    def chunk(self, link: Link, key: StreamKey, chunk: Chunk) -> None:
+    def onward(self, key: StreamKey, targets: dict[Process | None, int]) -> None:
+        """It is said where a request goes when it is whole, which it may be."""
+        held = self.held.get(key[0])
+        if self.alive and held is not None and held.key == key:
+            for link in self._open(held, targets):
+                if held.done:
+                    self._put(held, link, 0, last=True)
+            self._end(held)
+
+    def chunk(self, link: Link, key: StreamKey, chunk: Chunk, turn: int) -> None:
         """An input has come, perhaps before its request or after its end."""
         if not self.alive:
             return
@@ -154,7 +174,7 @@ class Process:
         if held is not None and held.key == key:
             self._take(held, link, chunk)
             self._wake()
-        elif key[1] > self.last_epoch:
+        elif turn > self.last_turn:
             self.early.setdefault(key, []).append((link, chunk))
         else:
             link.give_back(Grant(stream=key, size=chunk[1]))
@@ -257,8 +277,25 @@ class Process:
                 self._put(held, link, number, last=held.done)
             elif held.done:
                 self._put(held, link, 0, last=True)
-        if held.done and not held.blocked:
-            self._finish(held)
+        if held.done:
+            del self.running[held.key[0]]  # the engine is; what it has said may still have to wait
+            if held.lacks:
+                self.to_caller.send(self.caller.whole, self, held.key)
+            self._end(held)
+            self._fill()
+
+    def _open(self, held: Held, targets: dict[Process | None, int]) -> list[Link]:
+        """Open the edges to processes that are known; of one that is gone nothing is known."""
+        links = [self.links[target] for target in targets if target in self.links]
+        for target, turn in targets.items():
+            if target is not None:
+                held.lacks.discard(target.stage)
+            if target in self.links:
+                self.links[target].turns[held.key] = turn
+        for link in links:
+            link.flow.open(held.key)
+        held.links += links
+        return links
 
     def _consume(self, held: Held, seq: int) -> None:
         for source, inflow in self.inflows.items():
@@ -270,7 +307,7 @@ class Process:
         if link.open:
             chunk = (seq, 1 + self.world.clock.below(4), last)
             if link.flow.offer(held.key, chunk[1]):
-                link.transmit(held.key, chunk)
+                self._transmit(link, held.key, chunk)
             else:
                 link.pending[held.key] = chunk
                 held.blocked += 1
@@ -280,17 +317,25 @@ class Process:
         for key in going:
             chunk = link.pending.pop(key)
             if link.open:
-                link.transmit(key, chunk)
-            held = self.held[key[0]]
-            held.blocked -= 1
-            if held.blocked == 0 and held.done:
-                self._finish(held)
+                self._transmit(link, key, chunk)
+            held = self.held.get(key[0])
+            if held is not None and held.key == key:  # else it is being released
+                held.blocked -= 1
+                self._end(held)
         self._wake()
 
-    def _finish(self, held: Held) -> None:
-        self._release(held)
-        self.to_caller.send(self.caller.finished, self, held.key)
-        self._fill()
+    def _transmit(self, link: Link, key: StreamKey, chunk: Chunk) -> None:
+        """Send a chunk that has credit; with its last one a stream makes place for others."""
+        link.transmit(key, chunk)
+        if chunk[2]:
+            self._go(link, link.flow.close(key))
+
+    def _end(self, held: Held) -> None:
+        """A request is through when all of it was sent."""
+        if held.done and not held.blocked and not held.lacks:
+            self._release(held)
+            self.to_caller.send(self.caller.finished, self, held.key)
+            self._fill()
 
     def _release(self, held: Held) -> None:
         """Let go of a request, and of everything that it holds on edges."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from stagemesh.runtime.core.actions import Ask, StageShape
@@ -84,6 +85,12 @@ class Scenario:
     """What goes wrong, by event."""
 
     @property
+    def first(self) -> set[int]:
+        """Stages that are told when a request begins."""
+        fed = set() if self.chunked else {target for _, target in self.edges}
+        return set(range(len(self.stages))) - fed
+
+    @property
     def calm(self) -> bool:
         """Whether nothing goes wrong, so that every request taken on has to finish."""
         return not self.faults and all(user.pace != FOREVER for user in self.users)
@@ -100,21 +107,23 @@ def draw(seed: int, clock: Clock) -> Scenario:
     slots = tuple(1 + below(3) for _ in range(num_stages))
     users = tuple(_user(number, clock, is_calm=is_calm) for number in range(2 + below(4)))
     faults = () if is_calm else tuple(_fault(clock) for _ in range(1 + below(4)))
+    stages = tuple(
+        StageShape(
+            stage=stage,
+            name=f"s{stage}",
+            is_entry=stage not in sources,
+            is_final=stage not in feeds or below(4) == 0,
+            key="user" if below(2) else "request_id",
+            routing=RouterOptions(policy=_POLICIES[below(len(_POLICIES))], seed=seed),
+        )
+        for stage in range(num_stages)
+    )
+    chunked = below(4) != 0
     return Scenario(
         seed=seed,
-        stages=tuple(
-            StageShape(
-                stage=stage,
-                name=f"s{stage}",
-                is_entry=stage not in sources,
-                is_final=stage not in feeds or below(4) == 0,
-                key="user" if below(2) else "request_id",
-                routing=RouterOptions(policy=_POLICIES[below(len(_POLICIES))], seed=seed),
-            )
-            for stage in range(num_stages)
-        ),
+        stages=tuple(_connected(shape, edges, chunked=chunked) for shape in stages),
         edges=edges,
-        chunked=below(4) != 0,
+        chunked=chunked,
         replicas=tuple(1 + below(3) for _ in range(num_stages)),
         slots=slots,
         window=slots[0] + below(2),
@@ -126,12 +135,19 @@ def draw(seed: int, clock: Clock) -> Scenario:
     )
 
 
+def _connected(
+    shape: StageShape, edges: tuple[tuple[int, int], ...], *, chunked: bool
+) -> StageShape:
+    targets = tuple(target for source, target in edges if source == shape.stage)
+    return replace(shape, chunks_to=targets) if chunked else replace(shape, whole_to=targets)
+
+
 def _limits(clock: Clock) -> Limits:
     below = clock.below
     window = None
     if below(3) == 0:
         unit = "chunks" if below(2) else "requests"
-        window = StageWindow(size=1 + below(2), unit="chunks" if unit == "chunks" else "requests")
+        window = StageWindow(**{unit: 1 + below(2)})
     return Limits(
         chunks=1 + below(3), stream_bytes=3 + below(4), edge_bytes=3 + below(6), window=window
     )

@@ -12,6 +12,7 @@ StagemeshError
 │   ├── StageFailedError      a stage reported a failure or its process died
 │   ├── DeadlineError         the request's deadline passed
 │   └── OverloadedError       too many requests run or wait: try again later
+│       └── SessionRefusedError   no session, or no turn of one, is taken now
 └── ClosedError           the object was used after `close`
 
 Each has a stable `code`, as diagnostics have; the message is its first line, and what follows are
@@ -125,6 +126,18 @@ class OverloadedError(RequestError):
         """Trying again can always help."""
         self.retry_after_s = retry_after_s
         super().__init__(message, retryable=True)
+
+
+class SessionRefusedError(OverloadedError):
+    """Sessions hold all that may be held, or one of them has too much to compute already."""
+
+    code = "RT060"
+    help = "try again later, or on another connection, which may reach another frontend"
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        """`reason` is `resource_exhausted` or `input_backpressure`."""
+        self.reason = reason
+        super().__init__(message, retry_after_s=1.0)
 
 
 class ClosedError(StagemeshError):

@@ -63,6 +63,7 @@ def _check(given: MemoryInput) -> Iterator[Finding]:
 
 TOY: Final = EngineSpec(
     name="toy",
+    keeps_sessions=True,
     summary="executes `tp` and runs everything but diffusion",
     runs=frozenset({ExecutionType.LLM_AR, ExecutionType.LLM_GENERATION}),
     default_for=frozenset({ExecutionType.LLM_AR, ExecutionType.LLM_GENERATION}),

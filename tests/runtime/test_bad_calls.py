@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 
 from stagemesh.errors import ClosedError, DiagnosticError
+from stagemesh.runtime.calls import Prompt
 from stagemesh.runtime.checks import check_timeout
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.loop_thread import LoopThread
-from stagemesh.runtime.omni import Prompt
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.spec.payload import Buffer, Payload

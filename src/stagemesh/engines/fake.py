@@ -13,6 +13,8 @@ FailAt: TypeAlias = Literal["add", "append", "step", "raise", "memory", "exit", 
 """Where a request goes wrong: `add`, `append` and `step` fail it; `raise` makes `step` raise,
 `memory` makes it run out of memory, `exit` ends the process, `stall` says nothing more without
 having work, and `hang` never comes back from `step`."""
+SessionAt: TypeAlias = Literal["open_session", "close_session"]
+"""Where a session goes wrong; one that could not be closed can be at the next try."""
 KillAt: TypeAlias = Literal["add", "append", "step", "finish", "pause", "resume", "cancel"]
 """Where in the course of a request the process is ended by SIGKILL: in that call, or in the `step`
 that would give its next output, or its last one (`finish`)."""
@@ -28,11 +30,13 @@ class FakeOptions:
     """Bytes of the buffer `data` of every output that is not an echo; without one at 0."""
     delay_steps: Annotated[int, Range(minimum=0)] = 0
     """Steps without output before each output."""
-    fail_at: Literal["load", "load_hang", FailAt] | None = None
+    fail_at: Literal["load", "load_hang", FailAt] | SessionAt | None = None
     """Where it goes wrong, `load` at once, `load_hang` never being ready; `None` for nowhere."""
     fail_step: Annotated[int, Range(minimum=0)] = 0
     """Outputs that a request has given before something strikes that happens in `step`."""
-    kill_at: Literal["construct", "load", "loaded", "close", "closed", KillAt] | None = None
+    kill_at: (
+        Literal["construct", "load", "loaded", "close", "closed", KillAt] | SessionAt | None
+    ) = None
     """Where the process is ended by SIGKILL; `None` for nowhere."""
     at_rank: Annotated[int, Range(minimum=0)] | None = None
     """The only rank at which `fail_at` and `kill_at` strike; `None` for all of them."""
@@ -74,6 +78,7 @@ ENGINE: Final = EngineSpec(
     summary="deterministic engine with a programmable course, for tests",
     runs=frozenset(ExecutionType),
     executes=frozenset({"tp"}),
+    keeps_sessions=True,
     options=FakeOptions,
     params=FakeParams,
     memory=_memory,

@@ -10,6 +10,7 @@ from stagemesh.config.kind_fields import Recovery
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.frontends import num_frontends
 from stagemesh.plan.rules.numa import placeless
+from stagemesh.plan.sessions import DuplexPlan
 from stagemesh.plan.stack import StackedAxis
 from stagemesh.plan.stage import StageDraft
 from stagemesh.plan.values import EdgePlan
@@ -133,6 +134,18 @@ def _of_pipeline(context: RuleContext, ruled: Ruling) -> Iterator[str]:
     if num_frontends(context) > 1:
         yield "nothing starts several frontends yet"
     if ruled.session is not None and ruled.session.duplex is not None:
-        yield "nothing holds full-duplex sessions yet"
+        yield from _of_sessions(context, ruled.session.duplex)
     if ruled.weight_transfer is not None:
         yield "nothing replaces weights while stages run yet"
+
+
+def _of_sessions(context: RuleContext, duplex: DuplexPlan) -> Iterator[str]:
+    """Say which engines keep nothing from turn to turn, and what nothing does around them."""
+    for draft in context.drafts:
+        spec = draft.choice.spec
+        if spec is not None and not spec.keeps_sessions:
+            yield f"`{draft.stage.model_stage}`: engine `{spec.name}` keeps no sessions yet"
+    if duplex.server_vad_model_path is not None:
+        yield "nothing finds out yet where speech begins and ends (`server_vad_model_path`)"
+    if duplex.warmup_frames > 0:
+        yield "nothing warms replicas up before the first session yet (`warmup_frames`)"

@@ -20,9 +20,11 @@ from stagemesh.errors import (
     StagemeshError,
 )
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.alarm import Alarm
 from stagemesh.runtime.core.actions import Action, Begin, Ended, Enter, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
+from stagemesh.runtime.desk import desk_of
 from stagemesh.runtime.edge import Connector, EdgeIn, Peer
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.live import Live, Waits, ask_of, failure_of, output_of, traffic_of
@@ -31,7 +33,6 @@ from stagemesh.runtime.marks import hop_of, told_here
 from stagemesh.runtime.messages import (
     Ack,
     Attached,
-    Cancel,
     Cancelled,
     Chunk,
     Credit,
@@ -47,7 +48,11 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, Call, Running, Seat, Seats
+from stagemesh.runtime.running import Call, FrontendLimits, Running, Seat, Seats
+from stagemesh.runtime.session_messages import (
+    SessionClosed,
+    SessionOpened,
+)
 from stagemesh.runtime.shapes import room_of, shapes_of
 from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.submits import check_sendable, give_prompt, tell
@@ -67,22 +72,23 @@ class Frontend:
         callers: Mapping[ReplicaId, socket.socket],
         on_lost: Callable[[ReplicaId, str | None], None],
         *,
-        queue_limit: int | None = None,
-        unread_bytes: int = UNREAD_BYTES,
+        limits: FrontendLimits | None = None,
         observers: Observers | None = None,
     ) -> None:
         """Take over the streams to all replicas; `on_lost` hears of one that ended, and why."""
+        limits = FrontendLimits() if limits is None else limits
         self._plan: Final = plan
-        self._unread_bytes: Final = unread_bytes
+        self._unread_bytes: Final = limits.unread_bytes
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=queue_limit)
+        self._dispatcher = Dispatcher(shapes_of(plan), queue_limit=limits.queue_limit)
         self._observers = Observers() if observers is None else observers
         self.counts: Final[dict[ReplicaId, Counts]] = {}
         self._signs: dict[ReplicaId, float] = {}
         self._live: dict[str, Live] = {}
         self._tickets = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = Alarm(self._tick)
+        self.desk: Final = desk_of(plan, limits.frontend, self, self._dispatcher.choose)
         self._closed = False
         self._draining = False
         self._waits = Waits(self._is_busy)
@@ -117,6 +123,7 @@ class Frontend:
             why = "is closed" if self._closed else "takes no more requests: it is shutting down"
             raise ClosedError(f"the system {why}")
         name = call.request_id
+        self.desk.check(call)
         check_sendable(self._plan, call)
         actions = self._dispatcher.open(ask_of(call), self._loop.time())
         self._tickets += 1
@@ -130,7 +137,7 @@ class Frontend:
         except BaseException:
             self._leave(name, self._tickets)  # nobody else holds it: its slots would stay taken
             raise
-        self._set_timer()
+        self._deadline.set(self._dispatcher.next_deadline)
         return running
 
     def up(self, where: ReplicaId, caller: socket.socket, incarnation: int) -> None:
@@ -142,12 +149,14 @@ class Frontend:
 
     def hold(self, where: ReplicaId) -> None:
         """Give a replica nothing more for now; what it has goes on."""
+        self.desk.held(where)
         self._act(self._dispatcher.retired(where.stage, where.replica, self._loop.time()))
 
     def resume(self, where: ReplicaId) -> None:
         """A replica that was held takes requests again."""
         if where in self._peers:
             self._dispatcher.resumed(where.stage, where.replica)
+            self.desk.joined(where)
 
     def down(self, where: ReplicaId, reason: str) -> None:
         """A replica is gone: what it still held fails, and it gets nothing more."""
@@ -158,6 +167,7 @@ class Frontend:
             del self._peers[where]
             peer.close()
         actions = self._left(where, reason)
+        self.desk.died(where, reason)
         seat, now = self._seat(where), self._loop.time()
         self._observers.died(seat, reason, now - self._signs.pop(where, now))
         if not any(isinstance(action, Ended) and action.stage is not None for action in actions):
@@ -167,7 +177,7 @@ class Frontend:
     def expel(self, where: ReplicaId) -> None:
         """A replica leaves, and has had its time: what is still bound to it is cancelled."""
         for name in self._bound(where):
-            self._end(name, self._error(name, where, "left before the request was done"))
+            self.end(name, self._error(name, where, "left before the request was done"))
 
     def leave(self, where: ReplicaId) -> None:
         """Close the stream to a replica of which nothing more is wanted."""
@@ -187,10 +197,10 @@ class Frontend:
     def close(self) -> None:
         """End every request and close every stream; calling it again does nothing."""
         self._closed = True
+        self.desk.close_all()
         for name in self._dispatcher.names:
-            self._end(name, ClosedError("the system was closed while the request ran"))
-        if self._timer is not None:
-            self._timer.cancel()
+            self.end(name, ClosedError("the system was closed while the request ran"))
+        self._deadline.set(None)
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -213,6 +223,7 @@ class Frontend:
         self._peers[where] = peer
         slots, window = room_of(self._plan.stage(where.stage))
         self._dispatcher.joined(where.stage, where.replica, slots, window)
+        self.desk.joined(where)
 
     def _left(self, where: ReplicaId, reason: str) -> list[Action]:
         stage, now = where.stage, self._loop.time()
@@ -236,6 +247,7 @@ class Frontend:
         live = self._live[begin.name]
         live.key = Key(rid=begin.name, epoch=begin.epoch)
         self._observers.begun(begin.name, self._tell(live, begin.route))
+        self.desk.begun(live.call)
         try:
             give_prompt(self._plan, live, self._peers)
         except ValueError as refusal:
@@ -262,6 +274,8 @@ class Frontend:
                 live = self._find(message.key)
                 if live is not None:
                     self._stage_said(live, where, message)
+            case SessionOpened() | SessionClosed():
+                self.desk.answered(where, message)
             case _:
                 attached.close()
                 raise ProtocolError(f"a stage does not say `{type(message).__name__}`")
@@ -302,7 +316,7 @@ class Frontend:
         try:
             payload = edge.take(chunk, attached)
         except ValueError as refusal:
-            self._end(name, self._error(name, where, f"has put out what is refused: {refusal}"))
+            self.end(name, self._error(name, where, f"has put out what is refused: {refusal}"))
             return
         fault = machine.output(where.stage, chunk.seq, last=chunk.last)
         assert fault is None, f"the edge has checked the order: {fault}"
@@ -318,7 +332,7 @@ class Frontend:
             self._refused(key.rid, error)
 
     def _refused(self, name: str, error: ValueError) -> None:
-        self._end(name, InvalidRequestError(f"the prompt cannot be carried: {error}"))
+        self.end(name, InvalidRequestError(f"the prompt cannot be carried: {error}"))
 
     def _find(self, key: Key) -> Live | None:
         live = self._live.get(key.rid)
@@ -341,24 +355,22 @@ class Frontend:
     def _leave(self, name: str, ticket: int) -> None:
         live = self._live.get(name)
         if live is not None and live.ticket == ticket:
-            self._end(name, ClosedError("the request was left"))
+            self.end(name, ClosedError("the request was left"))
 
-    def _end(self, name: str, error: StagemeshError) -> None:
+    def end(self, name: str, error: StagemeshError) -> None:
+        """End a request because of `error`; one that has ended stays as it is."""
         self._act(self._dispatcher.leave(name, error, self._loop.time()))
 
-    def _set_timer(self) -> None:
-        """Wake up at the next deadline."""
-        at = self._dispatcher.next_deadline
-        if self._timer is not None and (at is None or self._timer.when() != at):
-            self._timer.cancel()
-            self._timer = None
-        if at is not None and self._timer is None and not self._closed:
-            self._timer = self._loop.call_at(at, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         self._act(self._dispatcher.tick(self._loop.time()))
-        self._set_timer()
+        self._deadline.set(self._dispatcher.next_deadline)
+
+    def tell(self, where: ReplicaId, message: Message) -> bool:
+        """Send to a replica; whether there is one."""
+        peer = self._peers.get(where)
+        if peer is not None:
+            peer.stream.send(message)
+        return peer is not None
 
     def _act(self, actions: Iterable[Action]) -> None:
         """Carry out what the dispatcher says, in order."""
@@ -370,7 +382,7 @@ class Frontend:
                 case Enter(name=name, route=route, turn=turn):
                     self._observers.entered(name, self._tell(live, route, turn))
                 case CancelAt(stage=stage):
-                    self._cancel(live, stage)
+                    live.cancel(self._peers, stage)
                 case Ended(error=error, stage=failed):
                     if failed is not None:
                         live.running.progress(failed, StageState.FAILED, {})
@@ -380,17 +392,9 @@ class Frontend:
                 case Settled():
                     self._forget(live)
 
-    def _cancel(self, live: Live, stage: int) -> None:
-        peer = live.peer(self._peers, stage)
-        if peer is not None and live.key is not None:
-            peer.stream.send(Cancel(key=live.key))
-            if peer.out is not None:
-                peer.out.drop(live.key)
-
     def _forget(self, live: Live) -> None:
         del self._live[live.call.request_id]
-        for stage in live.route:
-            if (peer := live.peer(self._peers, stage)) is not None and live.key is not None:
-                peer.drop(live.key)
+        live.drop(self._peers)
+        self.desk.settled(live.call)
         self._observers.settled(live.call.request_id)
         self._waits.tell()

@@ -25,6 +25,8 @@ class Add:
     """Stages that it feeds."""
     since: float
     """When it came, on the monotonic clock."""
+    session: str | None = None
+    """The session that it is a turn of."""
 
 
 @frozen
@@ -73,11 +75,27 @@ class Forget:
 
 
 @frozen
+class Enter:
+    """A session opens."""
+
+    session: str
+    """Its name."""
+
+
+@frozen
+class Exit:
+    """A session is over, and so are all its turns."""
+
+    session: str
+    """Its name."""
+
+
+@frozen
 class Quit:
     """Leave the loop."""
 
 
-Command: TypeAlias = Add | Append | Pause | Resume | Forget | Quit
+Command: TypeAlias = Add | Append | Pause | Resume | Forget | Enter | Exit | Quit
 """Everything that can be asked."""
 
 

@@ -12,7 +12,7 @@ from stagemesh.runtime.core.actions import Ask
 from stagemesh.runtime.core.dispatcher import Dispatcher
 from stagemesh.runtime.edge import Peer
 from stagemesh.runtime.hints import routing_keys
-from stagemesh.runtime.messages import Cancelled, Chunk, Failed, Key
+from stagemesh.runtime.messages import Cancel, Cancelled, Chunk, Failed, Key
 from stagemesh.runtime.outputs import OmniOutput
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running, Seat
@@ -51,8 +51,22 @@ class Live:
         }
 
     def peer(self, peers: Mapping[ReplicaId, Peer], stage: int) -> Peer | None:
-        """The stream to its replica of a stage, which may have died."""
+        """The stream to its replica of a stage, unless that has died."""
         return peers.get(ReplicaId(stage=stage, replica=self.route[stage]))
+
+    def cancel(self, peers: Mapping[ReplicaId, Peer], stage: int) -> None:
+        """Tell a replica to forget it."""
+        peer = self.peer(peers, stage)
+        if peer is not None and self.key is not None:
+            peer.stream.send(Cancel(key=self.key))
+            if peer.out is not None:
+                peer.out.drop(self.key)
+
+    def drop(self, peers: Mapping[ReplicaId, Peer]) -> None:
+        """Forget it on all streams: no replica holds it."""
+        for stage in self.route:
+            if (peer := self.peer(peers, stage)) is not None and self.key is not None:
+                peer.drop(self.key)
 
     def processes(self, peers: Mapping[ReplicaId, Peer]) -> Mapping[int, tuple[int, int]]:
         """Replica and incarnation of every stage that lives."""
@@ -95,6 +109,7 @@ def ask_of(call: Call) -> Ask:
         cost=call.route.cost,
         parent=call.route.follows,
         timeout_s=call.timeout_s,
+        session=call.session,
     )
 
 
@@ -127,7 +142,7 @@ def traffic_of(dispatcher: Dispatcher) -> Traffic:
         replica: len(dispatcher.admission.waiting(replica))
         for replica in dispatcher.bindings[gate].router.backlog
     }
-    num_queued = sum(queued.values())
+    num_queued = sum(queued.values()) + dispatcher.turns.num_behind
     return Traffic(
         num_queued=num_queued,
         num_begun=len(dispatcher.names) - num_queued,

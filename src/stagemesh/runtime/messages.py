@@ -9,8 +9,9 @@ supervisor -> stage   Setup PeerUp Welcome Stop Ping; PeerAt PeerComes PeerGone 
 supervisor -> rank    Setup Meeting Feed Ping; Meeting Feed to rank 0, which is the stage itself
 stage -> supervisor   Ready Fatal Met Blame Pong; Gone from one elsewhere
 rank -> supervisor    Fatal Pong
-caller -> stage       Submit Targets Cancel
+caller -> stage       Submit Targets Cancel OpenSession CloseSession
 stage -> caller       Progress Whole Marks Finished Failed Cancelled
+stage -> caller       SessionOpened SessionClosed
 both ways on an edge  Chunk Ack Credit
 """
 
@@ -25,6 +26,7 @@ from msgspec import Meta, Struct
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.load import Load
+from stagemesh.runtime.session_messages import MAX_NAME, OfSession, SessionName
 from stagemesh.spec.frozen import frozen
 
 PROTOCOL: Final = 6
@@ -35,8 +37,6 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Longest message; bulk data travels behind one, never in it."""
 MAX_FDS: Final = 8
 """Most descriptors of one message."""
-MAX_NAME: Final = 256
-"""Longest name of a request."""
 MAX_CREDITS: Final = 4096
 """Most chunks of one `Credit` or `Ack`."""
 
@@ -152,6 +152,8 @@ class Submit(_Wire, frozen=True, kw_only=True, tag=6):
     """
     turns: dict[int, _Count] = {}
     """The turns of those targets that were told after the request began."""
+    session: SessionName | None = None
+    """The session that it is a turn of; this replica has opened it."""
 
 
 class Whole(_Wire, frozen=True, kw_only=True, tag=46):
@@ -355,7 +357,7 @@ _Elsewhere: TypeAlias = PeerAt | PeerComes | PeerGone | Kill | Gone
 _Asked: TypeAlias = Submit | Targets | Cancel
 _Told: TypeAlias = Progress | Whole | Marks | Terminal
 _Work: TypeAlias = _Asked | _Told | Chunk | Ack | Credit
-Message: TypeAlias = _Control | _Elsewhere | _Ranks | _Work
+Message: TypeAlias = _Control | _Elsewhere | _Ranks | OfSession | _Work
 """Everything that can be said."""
 
 _encoder: Final = msgspec.msgpack.Encoder()

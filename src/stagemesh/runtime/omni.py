@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import (
-    check_limits,
-    check_prompt,
-    check_runnable,
-    check_timeout,
-)
+from stagemesh.runtime.calls import Calls, Prompt
+from stagemesh.runtime.checks import check_limits, check_runnable, check_timeout
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.given_plan import given_fields, plan_of, startup_s
 from stagemesh.runtime.health import Health, SystemState
-from stagemesh.runtime.hints import RouteHints, check_hints
+from stagemesh.runtime.hints import RouteHints
 from stagemesh.runtime.launchers.choose import launcher_of
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
-from stagemesh.runtime.params import RequestRules, SamplingParams
+from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, Call, OnProgress, Running, all_or_none
+from stagemesh.runtime.running import UNREAD_BYTES, FrontendLimits, OnProgress, Running
+from stagemesh.runtime.running import all_or_none as run_all
 from stagemesh.runtime.scaling import scaled
+from stagemesh.runtime.session import Session
 from stagemesh.runtime.supervisor import Supervisor
 from stagemesh.runtime.telemetry import Measures, Observers
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.unset import UNSET, Unset
-
-Prompt: TypeAlias = str | Payload
-"""What a request begins with: a text, or a payload for models that take more."""
 
 _REQUEST_S: Final = 600.0
 _CLOSE_S: Final = 60.0
@@ -56,13 +50,15 @@ class AsyncOmni:
         devices: str | int | Unset = UNSET,
         queue_limit: int | None = None,
         unread_bytes: int = UNREAD_BYTES,
+        frontend: int = 0,
         **fields: object,
     ) -> None:
         """Plan `model`, or take a plan as it is; nothing is started yet.
 
         `queue_limit` requests are taken on beyond those that the first stage can serve at a time,
         and further ones end with `OverloadedError`; `None` takes on all. While `unread_bytes` of
-        output of a request wait to be read, or are on their way, its stages put out no more.
+        output of a request wait to be read, or are on their way, its stages put out no more. Of the
+        plan's frontends it is number `frontend`, which says what sessions it may hold.
 
         `fields` are what flags say for all stages, such as `tensor_parallel_size=2`,
         `async_chunk=False` or `default_sampling_params={"thinker": {"temperature": 0.5}}`; a
@@ -81,11 +77,15 @@ class AsyncOmni:
         if found := check_runnable(self.plan) + check_limits(queue_limit, unread_bytes):
             raise DiagnosticError(found)
         self.observers: Final = Observers()
-        self._frontend_of = partial(Frontend, queue_limit=queue_limit, unread_bytes=unread_bytes)
-        self._rules = RequestRules(self.plan)
+        self._frontend_of = partial(
+            Frontend,
+            limits=FrontendLimits(
+                queue_limit=queue_limit, unread_bytes=unread_bytes, frontend=frontend
+            ),
+        )
+        self._calls = Calls(self.plan)
         self._supervisor: Supervisor | None = None
         self._frontend: Frontend | None = None
-        self._names = itertools.count()
         self._scaling = asyncio.Lock()
         self._closed = False
 
@@ -127,7 +127,10 @@ class AsyncOmni:
         if self._frontend is None:
             return Measures(loop_lag_s=lag_s)
         return Measures(
-            loop_lag_s=lag_s, traffic=self._frontend.traffic, counts=self._frontend.counts
+            loop_lag_s=lag_s,
+            traffic=self._frontend.traffic,
+            counts=self._frontend.counts,
+            sessions=self._frontend.desk.counts,
         )
 
     async def scale(self, stage: str, num_replicas: int, *, drain_s: float | None = None) -> Plan:
@@ -138,8 +141,8 @@ class AsyncOmni:
         often is started again. Raises `DiagnosticError` when the stage cannot have as many, with
         nothing changed, and `StartupError` when a new one does not come up.
         """
-        if self._supervisor is None or self._frontend is None or self._closed:
-            raise ClosedError("the system is closed" if self._closed else "it is not started")
+        self._started()
+        assert self._supervisor is not None, "it was started"
         if drain_s is None:
             drain_s = float(self.plan.launch.shutdown_timeout)
         async with self._scaling:
@@ -178,10 +181,19 @@ class AsyncOmni:
         `DiagnosticError` for what is wrong with the request, and `RequestError` when it cannot be
         taken.
         """
-        call = self._call(prompt, sampling_params, request_id, timeout_s, on_progress, route)
-        if self._frontend is None or self._closed:
-            raise ClosedError("the system is closed" if self._closed else "it is not started")
-        return self._frontend.open(call)
+        call = self._calls.of(prompt, sampling_params, request_id, timeout_s, on_progress, route)
+        return self._started().open(call)
+
+    async def open_session(self, *, timeout_s: float | None = _REQUEST_S) -> Session:
+        """Open a full-duplex session, which holds one replica of every stage until it is closed.
+
+        Raises `SessionRefusedError` when there is no place for it now, another `RequestError` when
+        a stage does not take it or is not in time, and `InvalidRequestError` where the plan has no
+        sessions. Close what is returned in any case.
+        """
+        if found := check_timeout(timeout_s):
+            raise DiagnosticError(found)
+        return await self._started().desk.open(self._calls, timeout_s)
 
     async def generate(
         self,
@@ -264,27 +276,10 @@ class AsyncOmni:
     ) -> None:
         await self.close()
 
-    def _call(
-        self,
-        prompt: Prompt,
-        sampling_params: SamplingParams | None,
-        request_id: str | None,
-        timeout_s: float | None,
-        on_progress: OnProgress | None,
-        route: RouteHints | None,
-    ) -> Call:
-        route = RouteHints() if route is None else route
-        found = check_prompt(prompt) + check_timeout(timeout_s) + check_hints(route, self.plan)
-        given = {} if sampling_params is None else sampling_params
-        params = self._rules.merge(given, found)
-        return Call(
-            request_id=request_id or f"request-{next(self._names)}",
-            prompt=Payload(meta={"text": prompt}) if isinstance(prompt, str) else prompt,
-            params=params,
-            timeout_s=timeout_s,
-            on_progress=on_progress,
-            route=route,
-        )
+    def _started(self) -> Frontend:
+        if self._frontend is None or self._closed:
+            raise ClosedError("the system is closed" if self._closed else "it is not started")
+        return self._frontend
 
 
 class Omni:
@@ -314,6 +309,7 @@ class Omni:
             devices=devices,
             queue_limit=queue_limit,
             unread_bytes=unread_bytes,
+            frontend=0,
             **fields,
         )
         self._thread = LoopThread()
@@ -373,7 +369,7 @@ class Omni:
                 on_progress=on_progress,
             )
 
-        return self._thread.call(all_or_none([run(prompt) for prompt in several]))
+        return self._thread.call(run_all([run(prompt) for prompt in several]))
 
     def close(self) -> None:
         """Fail what runs and stop every stage; calling it again does nothing."""

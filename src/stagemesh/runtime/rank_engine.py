@@ -40,6 +40,7 @@ def rank_engine(
         model_params=declared.params,
         groups={axis.axis: axis.groups for axis in stage.axes if axis.groups},
         rendezvous=rendezvous,
+        max_sessions=0 if plan.session.duplex is None else plan.session.duplex.worker_sessions,
     )
     return cast("Any", resolve(spec.factory))(context)  # type: ignore[no-any-return]
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from stagemesh.errors import StagemeshError
 from stagemesh.runtime.audio import Audio
+from stagemesh.runtime.core.actions import SessionRoute
 from stagemesh.runtime.core.unread import Unread
 from stagemesh.runtime.hints import RouteHints
 from stagemesh.runtime.messages import Finished
@@ -28,6 +29,19 @@ from stagemesh.spec.payload import Payload
 
 UNREAD_BYTES: Final = 8 * 1024 * 1024
 """How much output of one request may be unread, unless something else is said."""
+
+
+@frozen
+class FrontendLimits:
+    """What a frontend takes on."""
+
+    queue_limit: int | None = None
+    """Requests beyond those that the entry stage serves at a time; `None` for any number."""
+    unread_bytes: int = UNREAD_BYTES
+    """Output of a request that may be unread."""
+    frontend: int = 0
+    """Which of the plan's frontends it is: sessions are placed in the groups of that one."""
+
 
 OnProgress = Callable[[StageProgress], None]
 """Hears of every step forward of a request, on the frontend's thread."""
@@ -49,6 +63,8 @@ class Call:
     """Hears of progress."""
     route: RouteHints = field(default_factory=RouteHints)
     """Where it would like to be served."""
+    session: SessionRoute | None = None
+    """The session that it is a turn of."""
 
 
 @frozen

@@ -25,7 +25,7 @@ from stagemesh.plan.values import EdgePlan, Plan, StagePlan
 from stagemesh.runtime.edge import Connector, EdgeIn, Peer
 from stagemesh.runtime.edge_out import UNBOUNDED, EdgeOut
 from stagemesh.runtime.edge_threads import settle
-from stagemesh.runtime.inbox import Inbox, Quit
+from stagemesh.runtime.inbox import Enter, Exit, Inbox, Quit
 from stagemesh.runtime.load import CALLER, Counts
 from stagemesh.runtime.messages import (
     PROTOCOL,
@@ -54,6 +54,10 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.own_end import crash, end_group
 from stagemesh.runtime.pipes import EXHAUSTED
+from stagemesh.runtime.session_messages import (
+    CloseSession,
+    OpenSession,
+)
 from stagemesh.runtime.shapes import limits_of
 from stagemesh.runtime.stage_loop import Emission
 from stagemesh.runtime.stage_requests import StageRequests
@@ -182,6 +186,7 @@ class StageIO:
         self._stage = plan.stage(setup.stage)
         num_inputs = max(len(self._stage.input_sources), 1)
         self._requests = StageRequests(self._inbox, num_inputs, self._tell_caller)
+        self._keeps_sessions = plan.session.duplex is not None
         self._assigned = Assignment(plan=plan, stage=self._stage, replica=setup.replica)
 
     def _attach(self, up: PeerUp, fd: int) -> None:
@@ -262,6 +267,10 @@ class StageIO:
                 self._requests.targets(message, self._outs(message.targets))
             case Cancel() if from_caller:
                 self._requests.cancel(message.key)
+            case OpenSession(session=name) if from_caller and self._keeps_sessions:
+                self._inbox.put(Enter(session=name))
+            case CloseSession(session=name) if from_caller and self._keeps_sessions:
+                self._inbox.put(Exit(session=name))
             case _:
                 attached.close()
                 raise ProtocolError(f"a peer does not say `{type(message).__name__}`")

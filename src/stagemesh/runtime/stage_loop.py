@@ -19,15 +19,26 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from stagemesh.runtime.checks import payload_flaws
-from stagemesh.runtime.inbox import Add, Append, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.inbox import Add, Append, Enter, Exit, Forget, Inbox, Pause, Quit, Resume
 from stagemesh.runtime.load import LoopCount
-from stagemesh.runtime.messages import Cancelled, Failed, Finished, Key, Terminal, wire_text
+from stagemesh.runtime.messages import (
+    Cancelled,
+    Failed,
+    Finished,
+    Key,
+    Terminal,
+    wire_text,
+)
 from stagemesh.runtime.request_lines import about
+from stagemesh.runtime.session_messages import (
+    SessionClosed,
+    SessionOpened,
+)
 from stagemesh.spec.bridge import Bridge, BridgeFactory
-from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind
+from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, FaultKind, SessionEngine
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.payload import Payload
 
@@ -64,7 +75,7 @@ class Over:
     """How it ended."""
 
 
-Emission: TypeAlias = Said | Counted | Over
+Emission: TypeAlias = Said | Counted | Over | SessionOpened | SessionClosed
 """What the engine thread hands to the I/O thread."""
 
 
@@ -165,9 +176,12 @@ class StageLoop:
             self._emit(emissions)
         return True
 
-    def _apply(self, command: Add | Append | Pause | Resume | Forget) -> None:
+    def _apply(self, command: Add | Append | Pause | Resume | Forget | Enter | Exit) -> None:
         if isinstance(command, Add):
             self._guard(command.key, partial(self._add, command))
+            return
+        if isinstance(command, Enter | Exit):
+            self._emissions.append(_session(cast("SessionEngine", self._engine), command))
             return
         live = self._live.get(command.key.rid)
         if live is None or live.key != command.key:
@@ -196,7 +210,8 @@ class StageLoop:
             routes[target] = _Route(bridge=bridge, together=declared.together)
         self._live[add.key.rid] = _Live(key=add.key, since=add.since, routes=routes)
         self._count.added += 1
-        self._engine.add(EngineRequest(request_id=add.key.rid, params=add.params))
+        request = EngineRequest(request_id=add.key.rid, params=add.params, session=add.session)
+        self._engine.add(request)
 
     def _take(self, live: _Live, append: Append) -> None:
         rid = live.key.rid
@@ -314,6 +329,19 @@ class StageLoop:
         self._count.over += 1
         self._count.over_started += live.started is not None
         self._emissions.append(Over(terminal=terminal))
+
+
+def _session(engine: SessionEngine, command: Enter | Exit) -> SessionOpened | SessionClosed:
+    """Open or close a session; the plan has seen to it that the engine keeps some."""
+    name, fault = command.session, None
+    work = engine.open_session if isinstance(command, Enter) else engine.close_session
+    try:
+        work(name)
+    except Exception as error:  # noqa: BLE001  the edge of a session: engines are foreign code
+        _print_exc()
+        fault = wire_text(f"{type(error).__name__}: {error}")
+    answer = SessionOpened if isinstance(command, Enter) else SessionClosed
+    return answer(session=name, fault=fault)
 
 
 def _print_exc(request: str | None = None) -> None:

@@ -143,7 +143,10 @@ class StageRequests:
                 else:
                     out.open(key, turn=submit.turns.get(target))
             now, targets = time.monotonic(), (*outs, *later)
-            self._inbox.put(Add(key=key, params=_params(submit), targets=targets, since=now))
+            session = submit.session
+            self._inbox.put(
+                Add(key=key, params=_params(submit), targets=targets, since=now, session=session)
+            )
         for early in [early for early, given in self._early.items() if given[0].turn <= turn]:
             for given in self._early.pop(early):  # one before this turn is never submitted here
                 self._give(early, given)
@@ -216,6 +219,8 @@ class StageRequests:
                     self._counted(emission)
                 case Over():
                     self._over(emission.terminal)
+                case _:
+                    self._tell_caller(emission)
 
     def sent(self, key: Key, error: ValueError | None) -> None:
         """A chunk that had to wait has gone, or was refused."""

@@ -15,6 +15,7 @@ from stagemesh.runtime.live import Live
 from stagemesh.runtime.messages import Key, ProtocolError, Submit, Targets
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call
+from stagemesh.runtime.session_messages import MAX_NAME
 from stagemesh.spec.frozen import frozen
 
 _LARGEST: Final = 2**63 - 1
@@ -41,8 +42,8 @@ class _Known:
 
 def check_sendable(plan: Plan, call: Call) -> None:
     """Raise `InvalidRequestError` for a request that no stage could be told of, now or later."""
-    if not 0 < len(call.request_id) <= messages.MAX_NAME:
-        raise InvalidRequestError(f"a request's name has 1 to {messages.MAX_NAME} characters")
+    if not 0 < len(call.request_id) <= MAX_NAME:
+        raise InvalidRequestError(f"a request's name has 1 to {MAX_NAME} characters")
     everywhere = {stage.stage_id: _NOWHERE for stage in plan.stages}
     turns = dict.fromkeys(everywhere, _LARGEST)
     key = Key(rid=call.request_id, epoch=_LARGEST)
@@ -93,6 +94,7 @@ def give_prompt(plan: Plan, live: Live, peers: Mapping[ReplicaId, Peer]) -> None
 def _submits(plan: Plan, call: Call, known: _Known, stages: Collection[int]) -> Mapping[int, bytes]:
     """Encode what each of `stages` is told, consumers first."""
     submits = {}
+    session = None if call.session is None else call.session.name
     num_finals = sum(stage.final_output_type is not None for stage in plan.stages)
     window = share_of(known.unread_bytes, num_finals)
     for stage in reversed(plan.stages):
@@ -109,6 +111,7 @@ def _submits(plan: Plan, call: Call, known: _Known, stages: Collection[int]) -> 
             trace=known.trace,
             turn=known.turns.get(stage.stage_id),
             turns={target: known.turns[target] for target in targets if target in known.turns},
+            session=session,
         )
         try:
             submits[stage.stage_id] = messages.encode(submit)

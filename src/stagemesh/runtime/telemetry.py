@@ -23,6 +23,7 @@ from stagemesh.runtime.messages import Finished, Hop, Marks
 from stagemesh.runtime.outputs import OmniOutput
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Seat
+from stagemesh.runtime.session import SessionCounts
 from stagemesh.spec.frozen import frozen
 
 
@@ -81,6 +82,8 @@ class Measures:
     """The requests that there are."""
     counts: Mapping[ReplicaId, Counts] = field(default_factory=dict)
     """What went to each replica, and what came."""
+    sessions: SessionCounts = field(default_factory=SessionCounts)
+    """The full-duplex sessions."""
 
 
 class Observer:

@@ -11,7 +11,8 @@ that a request can do nothing more with those it has: whoever sends them does no
 request that waits for input must not keep others, which have some, from going on.
 
 Where the runtime owns the ranks of a replica, each of them holds an engine, and all are asked the
-same in the same order: `add`, `append`, `pause`, `resume` and `cancel` when rank 0 has been,
+same in the same order: `add`, `append`, `pause`, `resume`, `cancel`, `open_session` and
+`close_session` when rank 0 has been,
 `load`, `step` and `call` at once, so that collectives belong into these three alone. Outputs are
 taken from rank 0. What raises in `load` or `step`, or in `call` but for `KeyError`, ends the
 replica, because others may wait for ever; so does what raises at one rank and not at another.
@@ -69,6 +70,8 @@ class EngineRequest:
     """Unique among the engine's live requests."""
     params: Mapping[str, object] = field(default_factory=dict)
     """Request parameters, checked against the engine's and the stage's parameter types."""
+    session: str | None = None
+    """The open session that it is a turn of, where it is one."""
 
 
 @frozen
@@ -131,6 +134,8 @@ class EngineContext:
     """Ranks of every group of each axis, by name; axes without ranks have none."""
     rendezvous: Rendezvous | None = None
     """Where the ranks meet, when the runtime has started more than one."""
+    max_sessions: int = 0
+    """Full-duplex sessions that it has to keep at a time; 0 where requests take turns."""
 
     @property
     def folder(self) -> Path:
@@ -189,6 +194,25 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free everything; calling it again does nothing."""
+        ...
+
+
+class SessionEngine(Engine, Protocol):
+    """An engine whose declaration says `keeps_sessions`: it keeps something from turn to turn.
+
+    Turns of a session come one after another, each once the one before it has ended. Those of
+    different sessions run beside one another, and know nothing of each other.
+    """
+
+    def open_session(self, session: str) -> None:
+        """Keep state for a session; raising fails its opening, and nothing is kept then."""
+        ...
+
+    def close_session(self, session: str) -> None:
+        """Forget a session whose turns have ended; unknown ones are ignored.
+
+        When it raises, it is asked again later: until then the session counts as kept.
+        """
         ...
 
 
@@ -301,6 +325,8 @@ class EngineSpec:
     """Stage kinds for which `engine: auto` means this one."""
     executes: frozenset[str] = frozenset()
     """Axes that it executes itself; others make a plan valid but not runnable."""
+    keeps_sessions: bool = False
+    """Whether it is a `SessionEngine`: full-duplex sessions run on no other."""
     owns_ranks: bool = False
     """Whether the engine starts its further ranks itself, rather than the runtime."""
     options: type = NoOptions

@@ -12,7 +12,7 @@ import pytest
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.sessions import DuplexPlan, FrontendPlan, GroupPlan
 from stagemesh.spec.duplex import DuplexModel
-from tests.plan.rules.toys import TWO, Toy, listed
+from tests.plan.rules.toys import MIXED, TWO, Toy, listed
 
 MODEL: Final = DuplexModel(plugin="nowhere:plugin")
 DUPLEX: Final = replace(TWO, duplex=MODEL)
@@ -55,7 +55,6 @@ def test_the_mode_is_what_was_said_or_the_pipelines_own(
     plan = toy.plan(deploy)
     assert plan.session.mode == mode
     assert (plan.session.duplex is not None) is (mode == "duplex")
-    assert ("nothing holds full-duplex sessions yet" in plan.not_runnable) is (mode == "duplex")
     toy.keeps(plan)
 
 
@@ -226,3 +225,16 @@ def test_sessions_without_groups_are_shown_too(toy: Toy) -> None:
     text = plan_text(replace(toy, model=DUPLEX).plan(spoken(max_sessions=3)))
     assert "duplex legacy: 3 sessions\n" in text
     assert "frontend 0: quota 3, holds 3\n" in text
+
+
+def test_sessions_run_on_engines_that_keep_them(toy: Toy) -> None:
+    """Every other one is named, and so is what nothing does around sessions."""
+    assert replace(toy, model=DUPLEX).plan(spoken(warmup_frames=-1)).not_runnable == ()
+    plan = replace(toy, model=replace(MIXED, duplex=MODEL)).plan(
+        spoken(warmup_frames=1, server_vad_model_path="/vad"), listed({}, {"engine": "picture"})
+    )
+    assert plan.not_runnable == (
+        "`s1`: engine `picture` keeps no sessions yet",
+        "nothing finds out yet where speech begins and ends (`server_vad_model_path`)",
+        "nothing warms replicas up before the first session yet (`warmup_frames`)",
+    )

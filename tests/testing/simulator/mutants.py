@@ -164,19 +164,29 @@ class Unsticky(Bindings):
     """A bound request is routed again whenever it is looked up."""
 
     def bind(
-        self, request: str, key: str = "", cost: int = 1, parent: str | None = None
+        self,
+        request: str,
+        key: str = "",
+        cost: int = 1,
+        parent: str | None = None,
+        at: int | None = None,
     ) -> int | Unroutable:
         self._bound.pop(request, None)
-        return super().bind(request, key, cost, parent)
+        return super().bind(request, key, cost, parent, at)
 
 
 class Orphans(Bindings):
     """A companion goes anywhere."""
 
     def bind(
-        self, request: str, key: str = "", cost: int = 1, parent: str | None = None
+        self,
+        request: str,
+        key: str = "",
+        cost: int = 1,
+        parent: str | None = None,
+        at: int | None = None,
     ) -> int | Unroutable:
-        return super().bind(request, key, cost, None if parent else parent)
+        return super().bind(request, key, cost, None if parent else parent, at)
 
 
 class FollowsTheDead(Bindings):

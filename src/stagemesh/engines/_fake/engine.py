@@ -4,6 +4,9 @@ An echo gives back the text and the buffers of its input. A programmed output `i
 all inputs followed by `#i`, and `output_bytes` bytes of the value `i` in the buffer `data`. The
 last output carries the finish. Requests are served in the order they came, `max_num_seqs` in a
 step.
+
+A session keeps what it was told: `turn` in the metadata of an output is the number of its turn,
+and a programmed output begins with the text of all turns that have finished.
 """
 
 from __future__ import annotations
@@ -34,10 +37,20 @@ EXIT_CODE: Final = 3
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class _Session:
+    """An open session."""
+
+    turns: int = 0
+    heard: str = ""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
     """A live request; changes as it goes."""
 
     program: FakeOptions
+    session: _Session | None = None
+    turn: int = 0
     text: str = ""
     echoes: deque[Payload] = field(default_factory=deque)
     complete: bool = False
@@ -71,6 +84,9 @@ class FakeEngine:
         self._options = _at(self._rank, context.args)
         self._reached("construct")
         self._requests: dict[str, _Request] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._most_sessions = context.max_sessions
+        self._fails_to_close = self._options.fail_at == "close_session"
 
     def load(self) -> None:
         """Raise `RuntimeError`, or do not come back, when the program says so."""
@@ -86,6 +102,10 @@ class FakeEngine:
         assert request.request_id not in self._requests, "request ids are unique"
         state = _Request(program=self._options)
         self._requests[request.request_id] = state
+        if request.session is not None:
+            session = state.session = self._sessions[request.session]
+            session.turns += 1
+            state.turn = session.turns
         try:
             state.program = _at(self._rank, _program(self._options, request.params))
         except ValueError as error:
@@ -140,6 +160,23 @@ class FakeEngine:
         if state is not None:
             state.reached("cancel")
 
+    def open_session(self, session: str) -> None:
+        """Remember a session; raise `RuntimeError` for more than were to come."""
+        self._reached("open_session")
+        if self._options.fail_at == "open_session":
+            raise RuntimeError("the program fails at `open_session`")
+        if len(self._sessions) >= self._most_sessions:
+            raise RuntimeError(f"more than `{self._most_sessions}` sessions were opened")
+        self._sessions[session] = _Session()
+
+    def close_session(self, session: str) -> None:
+        """Forget a session; raise `RuntimeError` once when the program says so."""
+        self._reached("close_session")
+        if self._fails_to_close:
+            self._fails_to_close = False
+            raise RuntimeError("the program fails at `close_session`")
+        self._sessions.pop(session, None)
+
     def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
         """Return `args` for `echo`; raise `KeyError` for any other name."""
         if name != "echo":
@@ -154,6 +191,7 @@ class FakeEngine:
         """Forget everything."""
         self._reached("close")
         self._requests.clear()
+        self._sessions.clear()
         self._reached("closed")
 
     def _reached(self, point: str) -> None:
@@ -180,6 +218,8 @@ class FakeEngine:
         if not (state.complete and done):
             return EngineOutput(request_id=request_id, payloads=payloads, units={"outputs": 1})
         state.reached("finish")
+        if state.session is not None:
+            state.session.heard += state.text
         del self._requests[request_id]
         units = {"outputs": float(len(payloads))}
         return EngineOutput(
@@ -229,11 +269,17 @@ def _failure(place: str, kind: FaultKind) -> EngineFault:
 
 def _next_output(state: _Request) -> tuple[Payload, ...]:
     if state.program.num_outputs is None:
-        return (state.echoes.popleft(),)
+        echo = state.echoes.popleft()
+        return (replace(echo, meta={**echo.meta, **_turn(state)}),)
     if state.given >= state.program.num_outputs:
         return ()
     size = state.program.output_bytes
     data = memoryview(bytes([state.given % 256]) * size)
     buffer = Buffer(name="data", dtype="uint8", shape=(size,), data=data)
-    meta: dict[str, MetaValue] = {"text": f"{state.text}#{state.given}"}
-    return (Payload(meta=meta, buffers=(buffer,) if size else ()),)
+    before = "" if state.session is None else state.session.heard
+    text = f"{before}{state.text}#{state.given}"
+    return (Payload(meta={"text": text, **_turn(state)}, buffers=(buffer,) if size else ()),)
+
+
+def _turn(state: _Request) -> dict[str, MetaValue]:
+    return {} if state.session is None else {"turn": state.turn}

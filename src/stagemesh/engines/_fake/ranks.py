@@ -82,6 +82,16 @@ class RankedFakeEngine(FakeEngine):
         self._note("cancel", request_id)
         super().cancel(request_id)
 
+    def open_session(self, session: str) -> None:
+        """Remember a session."""
+        self._note("open_session", session)
+        super().open_session(session)
+
+    def close_session(self, session: str) -> None:
+        """Forget a session."""
+        self._note("close_session", session)
+        super().close_session(session)
+
     def call(self, name: str, args: Mapping[str, MetaValue]) -> Mapping[str, MetaValue]:
         """Compare digests for `digest`; raise `RuntimeError` when they differ."""
         self._note("call", name, sorted(args.items()))

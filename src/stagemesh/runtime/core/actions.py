@@ -37,6 +37,16 @@ class StageShape:
 
 
 @frozen
+class SessionRoute:
+    """What the turns of a session have in common."""
+
+    name: str
+    """The session: its turns begin one after another, each when the one before it is settled."""
+    route: Mapping[int, int]
+    """The replica of every stage, whatever routers say."""
+
+
+@frozen
 class Ask:
     """A request as the dispatcher sees it."""
 
@@ -50,6 +60,8 @@ class Ask:
     """The request whose replicas it shares."""
     timeout_s: float | None = None
     """Seconds that it may take; `None` for as long as it takes."""
+    session: SessionRoute | None = None
+    """The session that it is a turn of."""
 
 
 @frozen

@@ -26,6 +26,7 @@ from stagemesh.runtime.core.actions import (
     Cancel,
     Ended,
     Enter,
+    SessionRoute,
     Settled,
     StageShape,
 )
@@ -33,6 +34,7 @@ from stagemesh.runtime.core.admission import Admission, Deadlines
 from stagemesh.runtime.core.request import RequestMachine
 from stagemesh.runtime.core.router import Bindings, Router
 from stagemesh.runtime.core.routes import Entry, Routes
+from stagemesh.runtime.core.turns import Turns
 from stagemesh.spec.frozen import frozen
 
 
@@ -72,6 +74,8 @@ class Dispatcher:
         self._entries: dict[str, Entry] = {}
         self._followers: dict[str, list[str]] = {}
         self._ready: deque[str] = deque()
+        self._gone: set[tuple[int, int]] = set()
+        self.turns: Final = Turns()
         self._epoch = 0
 
     # --- what is asked -------------------------------------------------------------------------
@@ -101,6 +105,10 @@ class Dispatcher:
         entry = self._entries.get(name)
         return {} if entry is None else entry.route
 
+    def choose(self, name: str) -> Mapping[int, int]:
+        """Choose a replica of every stage for a session; `StageFailedError` where there is none."""
+        return {stage: self._routes.choose(stage, name) for stage in self.bindings}
+
     # --- replicas ------------------------------------------------------------------------------
 
     def joined(
@@ -109,6 +117,7 @@ class Dispatcher:
         """A replica takes requests from now on, at most `window` at a time where they enter."""
         self.bindings[stage].router.join(replica)
         self._routes.hold(stage, replica, on_hold=False)
+        self._gone.discard((stage, replica))
         if stage == self.gate:
             self.admission.join(replica, slots, window)
         return []
@@ -141,8 +150,10 @@ class Dispatcher:
         self.bindings[stage].router.leave(replica)
         self.bindings[stage].lose(replica)
         self._routes.hold(stage, replica, on_hold=False)
+        self._gone.add((stage, replica))
+        actions = self._strand(stage, replica, reason, now)
         moved = self.admission.leave(replica) if stage == self.gate else ()
-        actions = self._move(moved, now)
+        actions += self._move(moved, now)
         for entry in list(self._entries.values()):
             if entry.machine.begun and entry.route.get(stage) == replica:
                 actions += self._failed(entry, stage, reason, now)
@@ -159,7 +170,7 @@ class Dispatcher:
         if ask.name in self._entries:
             raise InvalidRequestError(f"request `{ask.name}` is still running")
         for stage in self.bindings:  # all of them: a stage that nobody serves is told of at once
-            self._routes.require(stage)
+            self._require(stage, ask.session)
         refusal = self.admission.admit(ask.name)
         if refusal is not None:
             raise OverloadedError(
@@ -177,7 +188,8 @@ class Dispatcher:
         self._entries[ask.name] = entry.family[ask.name] = entry
         if ask.timeout_s is not None:
             self._deadlines.set(ask.name, now + ask.timeout_s)
-        if self.admission.place(ask.name, replica, now):
+        is_next = ask.session is None or self.turns.came(ask.session.name, ask.name)
+        if is_next and self.admission.place(ask.name, replica, now):
             self._ready.append(ask.name)
         return self._drained([], now)
 
@@ -258,6 +270,22 @@ class Dispatcher:
     def _where(self, entry: Entry, stage: int) -> str:
         return f"stage `{self._stages[stage].name}` replica `{entry.route.get(stage)}`"
 
+    def _require(self, stage: int, session: SessionRoute | None) -> None:
+        """Raise where nobody could serve a request; a turn is served at one place alone."""
+        where = None if session is None else (stage, session.route[stage])
+        if where is None or where in self._gone:
+            self._routes.require(stage, is_gone=where is not None)
+
+    def _strand(self, stage: int, replica: int, reason: str, now: float) -> list[Action]:
+        """Fail turns that would have come to a replica that is gone, the last ones first."""
+        actions: list[Action] = []
+        for entry in reversed(list(self._entries.values())):
+            session, is_bound = entry.ask.session, entry.machine.begun and stage in entry.route
+            if session is not None and session.route[stage] == replica and not is_bound:
+                error = self._stage_error(entry, stage, reason)
+                actions += self._act(entry, entry.machine.cancel(error), now, stage)
+        return actions
+
     def _follow(self, entry: Entry) -> None:
         """Bind a companion wherever its parent is, as soon as that is: it may go before."""
         parent = self._entries.get(entry.ask.parent or "")
@@ -311,14 +339,17 @@ class Dispatcher:
         self, entry: Entry, stage: int, error: str | StagemeshError, now: float
     ) -> list[Action]:
         if isinstance(error, str):
-            error = StageFailedError(
-                error,
-                stage=self._stages[stage].name,
-                replica=entry.route.get(stage),
-                retryable=not entry.machine.has_output,
-            )
+            error = self._stage_error(entry, stage, error)
         where = None if stage in entry.machine.coming else stage
         return self._act(entry, entry.machine.failed(stage, error), now, where)
+
+    def _stage_error(self, entry: Entry, stage: int, told: str) -> StageFailedError:
+        return StageFailedError(
+            told,
+            stage=self._stages[stage].name,
+            replica=entry.route.get(stage),
+            retryable=not entry.machine.has_output,
+        )
 
     def _act(
         self,
@@ -348,8 +379,17 @@ class Dispatcher:
             del entry.family[name]
             self._ready.extend(self.admission.served(name, now))
             self._forget(name)
+            self._next_turn(entry.ask, now)
             actions.append(Settled(name=name))
         return actions
+
+    def _next_turn(self, ask: Ask, now: float) -> None:
+        """A request is settled: where it was a turn, the one behind it goes to its replica."""
+        if ask.session is not None:
+            turn = self.turns.over(ask.session.name, ask.name)
+            replica = ask.session.route[self.gate]
+            if turn is not None and self.admission.place(turn, replica, now):
+                self._ready.append(turn)
 
     def _forget(self, name: str) -> None:
         self.admission.gone(name)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from stagemesh.plan.sessions import DuplexPlan
 from stagemesh.spec.frozen import frozen
+
+Places: TypeAlias = tuple[tuple[int, int], ...]
+"""Replicas, each by the position of its stage and its number."""
 
 
 class SessionState(Enum):
@@ -51,10 +54,11 @@ class Placed:
 class _Session:
     """One session that holds a place."""
 
-    __slots__ = ("absent_since", "group", "heard", "state")
+    __slots__ = ("absent_since", "group", "heard", "places", "state")
 
-    def __init__(self, group: int | None, now: float) -> None:
+    def __init__(self, group: int | None, places: Places, now: float) -> None:
         self.group = group
+        self.places = places
         self.state = SessionState.OPENING
         self.heard = now
         self.absent_since: float | None = None
@@ -111,10 +115,14 @@ class Sessions:
                 told = f"replica_capacity_exhausted: limit={self._cap} sessions of each replica"
                 return SessionRefusal(message=told)
             self._last = group
-        self._sessions[name] = _Session(group, now)
+        places = () if group is None else self._groups[group]
+        self._sessions[name] = _Session(group, places, now)
         self._count(group, 1)
-        replicas = {} if group is None else dict(self._groups[group])
-        return Placed(group=group, replicas=replicas)
+        return Placed(group=group, replicas=dict(places))
+
+    def seated(self, name: str, replicas: Mapping[int, int]) -> None:
+        """A session without a group goes through these replicas; it dies with them all the same."""
+        self._sessions[name].places = tuple(replicas.items())
 
     def opened(self, name: str, now: float) -> bool:
         """Every stage has taken the session; whether it is still wanted."""
@@ -149,14 +157,16 @@ class Sessions:
         """A replica is gone; its sessions, idle ones too, which are closing from now on."""
         self._gone.add((stage, replica))
         lost = tuple(
-            name
-            for name, session in self._sessions.items()
-            if session.group is not None and (stage, replica) in self._groups[session.group]
+            name for name, session in self._sessions.items() if (stage, replica) in session.places
         )
         return tuple(name for name in lost if self.close(name))
 
+    def held(self, stage: int, replica: int) -> None:
+        """A replica takes no further sessions for now; those that it has go on."""
+        self._gone.add((stage, replica))
+
     def joined(self, stage: int, replica: int) -> None:
-        """A replica is there again."""
+        """A replica is there again, or takes sessions again."""
         self._gone.discard((stage, replica))
 
     # --- silence -------------------------------------------------------------------------------
@@ -167,6 +177,12 @@ class Sessions:
         if session is not None:
             session.heard = now
             session.absent_since = None
+
+    def busy(self, name: str, now: float) -> None:
+        """Something is computed for it, so it is not idle, whether its client is there or not."""
+        session = self._sessions.get(name)
+        if session is not None:
+            session.heard = now
 
     def disconnected(self, name: str, now: float) -> None:
         """The client's connection has ended; it may come back."""

@@ -152,15 +152,23 @@ class Bindings:
         return None if bound is None or bound.lost else bound.replica
 
     def bind(
-        self, request: str, key: str = "", cost: int = 1, parent: str | None = None
+        self,
+        request: str,
+        key: str = "",
+        cost: int = 1,
+        parent: str | None = None,
+        at: int | None = None,
     ) -> int | Unroutable:
         """Bind a request; one that is bound already stays where it is.
 
-        A companion, which has a `parent`, goes where its parent is.
+        A companion, which has a `parent`, goes where its parent is; one that belongs `at` a replica
+        goes there, whether that takes others or not.
         """
         held = self._bound.get(request)
         if held is not None:
             return Unroutable.PARENT_GONE if held.lost else held.replica
+        if at is not None:
+            return self.bind_to(request, at, cost)
         if parent is None:
             replica = self.router.pick(key, cost)
             if not isinstance(replica, Unroutable):

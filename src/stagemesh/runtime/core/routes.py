@@ -46,10 +46,19 @@ class Routes:
         """A replica takes nothing new, but what has nowhere else to go; or that is over."""
         (self._on_hold[stage].add if on_hold else self._on_hold[stage].discard)(replica)
 
-    def require(self, stage: int) -> None:
-        """Raise when no replica takes requests there."""
+    def choose(self, stage: int, key: str) -> int:
+        """Choose a replica for what is counted elsewhere."""
         router = self._bindings[stage].router
-        if not router.has_eligible:
+        picked = router.pick(key)
+        if isinstance(picked, Unroutable):
+            raise self._unroutable(stage, picked)
+        router.release(picked)
+        return picked
+
+    def require(self, stage: int, *, is_gone: bool = False) -> None:
+        """Raise when no replica takes requests there, or when the only one that could is gone."""
+        router = self._bindings[stage].router
+        if is_gone or not router.has_eligible:
             raise self._unroutable(stage, router.why_none)
 
     def bind(self, entry: Entry, stage: int, leader: str | None) -> int:
@@ -57,7 +66,8 @@ class Routes:
         ask = entry.ask
         key = ask.keys.get(self._stages[stage].key, ask.name)
         bindings, on_hold = self._bindings[stage], self._on_hold[stage]
-        bound = bindings.bind(ask.name, key, ask.cost, leader)
+        at = None if ask.session is None else ask.session.route[stage]
+        bound = bindings.bind(ask.name, key, ask.cost, leader, at)
         if bound is Unroutable.ALL_GONE and on_hold:  # it was taken on when there was somebody
             idlest = min(on_hold, key=lambda replica: (bindings.router.backlog[replica], replica))
             bound = bindings.bind_to(ask.name, idlest, ask.cost)

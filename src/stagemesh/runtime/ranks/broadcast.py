@@ -9,21 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from stagemesh.runtime.ranks.commands import (
     Added,
     Appended,
     Call,
     Close,
+    Entered,
+    Exited,
     Forgotten,
     OfRequest,
+    OfSession,
     Paused,
     Resumed,
     Step,
 )
 from stagemesh.runtime.ranks.feed import FeedWriter
-from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest
+from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, SessionEngine
 from stagemesh.spec.payload import MetaValue, Payload
 
 _STEP: Final = Step()
@@ -31,8 +34,11 @@ _END_S: Final = 5.0
 """How long whoever started the ranks may take to end them all when one is gone."""
 
 
-class BroadcastEngine(Engine):
-    """The engine of rank 0 and, through a feed, those of the others; results are rank 0's."""
+class BroadcastEngine(SessionEngine):
+    """The engine of rank 0 and, through a feed, those of the others; results are rank 0's.
+
+    It is asked for sessions only where those engines keep them.
+    """
 
     def __init__(self, engine: Engine, feed: FeedWriter) -> None:
         """Take over both."""
@@ -48,7 +54,7 @@ class BroadcastEngine(Engine):
     def add(self, request: EngineRequest) -> None:
         """Take a request."""
         rid, params = request.request_id, dict(request.params)
-        told = partial(Added, rid=rid, params=params)
+        told = partial(Added, rid=rid, params=params, session=request.session)
         self._then_tell(partial(self._engine.add, request), told)
 
     def append(self, request_id: str, payload: Payload, *, last: bool) -> None:
@@ -73,6 +79,16 @@ class BroadcastEngine(Engine):
         """Forget a request."""
         told = partial(Forgotten, rid=request_id)
         self._then_tell(partial(self._engine.cancel, request_id), told)
+
+    def open_session(self, session: str) -> None:
+        """Open a session on every rank."""
+        work = partial(cast("SessionEngine", self._engine).open_session, session)
+        self._then_tell(work, partial(Entered, rid=session))
+
+    def close_session(self, session: str) -> None:
+        """Close a session on every rank."""
+        work = partial(cast("SessionEngine", self._engine).close_session, session)
+        self._then_tell(work, partial(Exited, rid=session))
 
     def step(self) -> list[EngineOutput]:
         """Make a step on every rank."""
@@ -104,7 +120,9 @@ class BroadcastEngine(Engine):
             self._engine.close()
         self._feed.close()
 
-    def _then_tell(self, work: Callable[[], None], told: Callable[..., OfRequest]) -> None:
+    def _then_tell(
+        self, work: Callable[[], None], told: Callable[..., OfRequest | OfSession]
+    ) -> None:
         try:
             work()
         except Exception:

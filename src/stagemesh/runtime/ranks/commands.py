@@ -25,6 +25,7 @@ class Added(_Command, frozen=True, kw_only=True, tag=1):
     rid: str
     params: dict[str, object]
     raised: bool
+    session: str | None = None
 
 
 class Head(_Command, frozen=True, kw_only=True):
@@ -68,6 +69,20 @@ class Forgotten(_Command, frozen=True, kw_only=True, tag=5):
     raised: bool
 
 
+class Entered(_Command, frozen=True, kw_only=True, tag=9):
+    """A session was opened."""
+
+    rid: str
+    raised: bool
+
+
+class Exited(_Command, frozen=True, kw_only=True, tag=10):
+    """A session was closed."""
+
+    rid: str
+    raised: bool
+
+
 class Step(_Command, frozen=True, kw_only=True, tag=6):
     """Make a step."""
 
@@ -85,7 +100,9 @@ class Close(_Command, frozen=True, kw_only=True, tag=8):
 
 OfRequest: TypeAlias = Added | Appended | Paused | Resumed | Forgotten
 """What rank 0 has done for one request already."""
-Command: TypeAlias = OfRequest | Step | Call | Close
+OfSession: TypeAlias = Entered | Exited
+"""What it has done for one session already."""
+Command: TypeAlias = OfRequest | OfSession | Step | Call | Close
 """Everything that can be said."""
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from stagemesh.config.plain import plain
 from stagemesh.runtime.ranks.commands import (
@@ -13,6 +14,8 @@ from stagemesh.runtime.ranks.commands import (
     Call,
     Close,
     Command,
+    Entered,
+    Exited,
     Forgotten,
     OfRequest,
     Paused,
@@ -20,7 +23,7 @@ from stagemesh.runtime.ranks.commands import (
     Step,
 )
 from stagemesh.runtime.ranks.feed import FeedReader
-from stagemesh.spec.engine import Engine, EngineRequest
+from stagemesh.spec.engine import Engine, EngineRequest, SessionEngine
 from stagemesh.spec.payload import Buffer, Payload
 
 
@@ -64,15 +67,18 @@ class Follower:
             case Call(name=name, args=args):
                 with contextlib.suppress(KeyError):  # which rank 0 tells whoever asked
                     self._engine.call(name, args)
+            case Entered() | Exited():
+                _alike(self._session(command), raises=command.raised)
             case Added() | Appended() | Paused() | Resumed() | Forgotten():
                 _alike(self._work(command, space), raises=command.raised)
 
     def _work(self, command: OfRequest, space: memoryview) -> Callable[[], None]:
         engine, rid = self._engine, command.rid
         match command:
-            case Added(params=given):
+            case Added(params=given, session=session):
                 params = {name: plain(value) for name, value in given.items()}
-                return partial(engine.add, EngineRequest(request_id=rid, params=params))
+                request = EngineRequest(request_id=rid, params=params, session=session)
+                return partial(engine.add, request)
             case Appended(last=last):
                 return partial(engine.append, rid, _payload(command, space), last=last)
             case Paused():
@@ -81,6 +87,11 @@ class Follower:
                 return partial(engine.resume, rid)
             case Forgotten():
                 return partial(engine.cancel, rid)
+
+    def _session(self, command: Entered | Exited) -> Callable[[], None]:
+        engine = cast("SessionEngine", self._engine)  # as at rank 0, which has done so
+        work = engine.open_session if isinstance(command, Entered) else engine.close_session
+        return partial(work, command.rid)
 
 
 def _payload(command: Appended, space: memoryview) -> Payload:

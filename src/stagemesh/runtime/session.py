@@ -109,6 +109,8 @@ class Session:
         it, `SessionRefusedError` when too much waits to be computed, `ClosedError` when the session
         is over, and `RequestError` when it cannot be taken for another reason.
         """
+        if self._end is not None:
+            raise ClosedError(f"the session is over: {self._end.error}")
         call = self._calls.of(prompt, sampling_params, request_id, timeout_s, on_progress)
         return self._holder.submit(self.name, call)
 

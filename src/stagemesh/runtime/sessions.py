@@ -143,11 +143,8 @@ class SessionDesk:
         return held.session
 
     def submit(self, name: str, call: Call) -> Running:
-        """Start a turn of a session, behind those that there are."""
-        held = self._held.get(name)
-        if held is None or held.session.end is not None:
-            told = "" if held is None or held.session.end is None else f": {held.session.end.error}"
-            raise ClosedError(f"the session is over{told}")
+        """Start a turn of a session that is open, behind those that there are."""
+        held = self._held[name]
         if call.request_id in held.turns:
             raise InvalidRequestError(f"request `{call.request_id}` is still running")
         size = call.prompt.weight
@@ -346,10 +343,11 @@ class SessionDesk:
                 self._core.busy(name, now)
         for name in self._core.reap(now):
             self._over(name, self._end_of_silence(self._held[name]))
-        for held in list(self._held.values()):
+        for name in self._core.closing:
+            held = self._held[name]
             unclean, held.unclean = held.unclean, set()
             for where in unclean:
-                self._post.tell(where, CloseSession(session=held.session.name))
+                self._post.tell(where, CloseSession(session=name))
         self._watch()
 
     def _end_of_silence(self, held: _Held) -> SessionEnd:

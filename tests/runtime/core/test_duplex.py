@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from stagemesh.plan.rules.frontends import frontends_of
-from stagemesh.plan.sessions import DuplexPlan, FrontendPlan, GroupPlan
 from stagemesh.runtime.core.duplex import Placed, SessionRefusal, Sessions, SessionState
-
-SHARED = [(0, 0), (1, 0)]
-"""Two groups with a replica of their own in the first stage, and one of both in the second."""
-
-
-def plan_of(
-    groups: Sequence[tuple[int, ...]],
-    *,
-    sessions: int = 100,
-    cap: int | None = 2,
-    frontends: int = 1,
-    policy: Literal["legacy", "least_sessions"] = "least_sessions",
-) -> DuplexPlan:
-    """A plan as the planner writes it."""
-    alone = FrontendPlan(groups=(), quota=sessions, capacity=sessions)
-    divided = (alone,) if cap is None else frontends_of(groups, sessions, cap, frontends)
-    return DuplexPlan(
-        replica_policy=policy,
-        max_sessions=sessions,
-        max_sessions_per_replica=cap,
-        groups=tuple(
-            GroupPlan(replicas=group, frontend=number % frontends)
-            for number, group in enumerate(groups)
-        ),
-        frontends=divided,
-        idle_ttl_s=300.0,
-        disconnect_grace_s=30.0,
-        reaper_interval_s=5.0,
-        resume_replay_ttl_s=60.0,
-        resume_replay_max_bytes_per_session=1,
-        max_pending_input_bytes_per_session=1,
-        max_pending_turns_per_session=1,
-        completed_append_cache_size=1,
-        server_vad_model_path=None,
-        warmup_frames=0,
-    )
+from tests.runtime.talking import SHARED, duplex_plan
 
 
 def group_of(answer: Placed | SessionRefusal) -> int | None:
@@ -58,7 +18,7 @@ def group_of(answer: Placed | SessionRefusal) -> int | None:
 
 def test_the_worked_check_of_shared_counters() -> None:
     """A, then B because its fullest replica is as full but fewer are reserved, then nobody."""
-    sessions = Sessions(plan_of(SHARED))
+    sessions = Sessions(duplex_plan(SHARED))
     first = sessions.open("a", 0)
     assert first == Placed(group=0, replicas={0: 0, 1: 0})
     assert dict(sessions.reserved) == {(0, 0): 1, (1, 0): 1, (0, 1): 0}
@@ -72,7 +32,7 @@ def test_the_worked_check_of_shared_counters() -> None:
 
 def test_the_global_limit_is_told_first() -> None:
     """With its number."""
-    sessions = Sessions(plan_of([(0,), (1,)], sessions=1))
+    sessions = Sessions(duplex_plan([(0,), (1,)], sessions=1))
     sessions.open("a", 0)
     assert sessions.open("b", 0) == SessionRefusal(
         message="duplex_session_capacity_exhausted: limit=1"
@@ -81,7 +41,7 @@ def test_the_global_limit_is_told_first() -> None:
 
 def test_equal_groups_take_turns() -> None:
     """The first after the last pick, in a circle, also when sessions come and go."""
-    sessions = Sessions(plan_of([(0,), (1,), (2,)]))
+    sessions = Sessions(duplex_plan([(0,), (1,), (2,)]))
     seen = []
     for number in range(7):
         seen.append(group_of(sessions.open(f"{number}", 0)))
@@ -103,7 +63,7 @@ def test_budgets_of_frontends(
     sessions: int, frontends: int, groups: int, cap: int, budgets: list[int]
 ) -> None:
     """No frontend admits more than its part, and one alone admits as if there were no parts."""
-    plan = plan_of(
+    plan = duplex_plan(
         [(number,) for number in range(groups)], sessions=sessions, cap=cap, frontends=frontends
     )
     found = [Sessions(plan, frontend) for frontend in range(frontends)]
@@ -116,14 +76,14 @@ def test_budgets_of_frontends(
 
 def test_a_frontend_places_in_its_own_groups() -> None:
     """Group `g` belongs to frontend `g % K`."""
-    plan = plan_of([(0,), (1,), (2,), (3,)], frontends=2)
+    plan = duplex_plan([(0,), (1,), (2,), (3,)], frontends=2)
     own = Sessions(plan, 1)
     assert {group_of(own.open(f"{number}", 0)) for number in range(4)} == {1, 3}
 
 
 def test_a_frontend_without_budget_says_so_and_may_be_tried_again() -> None:
     """It holds nobody, and refuses like any other."""
-    refusal = Sessions(plan_of([(0,)] * 1, sessions=0), 0).open("a", 0)
+    refusal = Sessions(duplex_plan([(0,)] * 1, sessions=0), 0).open("a", 0)
     assert isinstance(refusal, SessionRefusal)
     assert refusal.retryable
     assert refusal.message == "duplex_session_capacity_exhausted: limit=0"
@@ -131,15 +91,52 @@ def test_a_frontend_without_budget_says_so_and_may_be_tried_again() -> None:
 
 def test_legacy_sessions_are_counted_and_take_no_group() -> None:
     """Only the number of all sessions is bounded."""
-    sessions = Sessions(plan_of([], sessions=1, cap=None, policy="legacy"))
+    sessions = Sessions(duplex_plan([], sessions=1, cap=None))
     assert sessions.open("a", 0) == Placed(group=None, replicas={})
     assert isinstance(sessions.open("b", 0), SessionRefusal)
     assert sessions.died(0, 0) == ()
 
 
+def test_a_legacy_session_dies_with_the_replicas_that_it_was_given() -> None:
+    """It holds no place of theirs, so they are not counted."""
+    sessions = Sessions(duplex_plan([], cap=None))
+    for name in "ab":
+        sessions.open(name, 0)
+    sessions.seated("a", {0: 1, 1: 0})
+    sessions.seated("b", {0: 0, 1: 0})
+    assert sessions.died(0, 1) == ("a",)
+    assert sessions.died(1, 0) == ("b",)
+    assert sessions.reserved == {}
+
+
+def test_a_replica_that_is_held_keeps_its_sessions_and_takes_no_more() -> None:
+    """Until it takes some again."""
+    sessions = Sessions(duplex_plan([(0,)]))
+    sessions.open("a", 0)
+    sessions.held(0, 0)
+    assert isinstance(sessions.open("b", 0), SessionRefusal)
+    assert sessions.states == {"a": SessionState.OPENING}
+    sessions.joined(0, 0)
+    assert group_of(sessions.open("b", 0)) == 0
+
+
+def test_what_is_computed_for_a_session_keeps_it_from_being_idle() -> None:
+    """But not from ending when its client has left it."""
+    sessions = Sessions(duplex_plan([(0,)]))
+    for name in ("busy", "left"):
+        sessions.open(name, 0)
+        sessions.opened(name, 0)
+        sessions.busy(name, 290)
+    sessions.busy("nobody", 290)
+    sessions.disconnected("left", 290)
+    assert sessions.reap(320) == ("left",)
+    assert sessions.reap(589) == ()
+    assert sessions.reap(590) == ("busy",)
+
+
 def test_a_closing_session_holds_its_place() -> None:
     """Until every stage has cleaned up; who cleans up twice frees nothing twice."""
-    sessions = Sessions(plan_of([(0,)], cap=1))
+    sessions = Sessions(duplex_plan([(0,)], cap=1))
     sessions.open("a", 0)
     assert sessions.opened("a", 0)
     assert not sessions.opened("a", 0)
@@ -154,7 +151,7 @@ def test_a_closing_session_holds_its_place() -> None:
 
 def test_an_opening_that_fails_is_rolled_back_once() -> None:
     """Also when a replica died in between: then its place is free after the cleaning up."""
-    sessions = Sessions(plan_of([(0, 0)], cap=1))
+    sessions = Sessions(duplex_plan([(0, 0)], cap=1))
     sessions.open("a", 0)
     sessions.rolled_back("a")
     sessions.rolled_back("a")
@@ -170,7 +167,7 @@ def test_an_opening_that_fails_is_rolled_back_once() -> None:
 
 def test_a_death_closes_all_sessions_of_the_replica() -> None:
     """Idle ones too; groups with it take nobody until it is there again, others go on."""
-    sessions = Sessions(plan_of([(0, 0), (1, 1)]))
+    sessions = Sessions(duplex_plan([(0, 0), (1, 1)]))
     for name in "abc":
         sessions.open(name, 0)
         sessions.opened(name, 0)
@@ -192,7 +189,7 @@ def test_a_death_closes_all_sessions_of_the_replica() -> None:
 
 def test_silent_and_lonely_sessions_are_closed() -> None:
     """After their times; a client that comes back in time keeps its session and its group."""
-    sessions = Sessions(plan_of([(0,)], cap=9))
+    sessions = Sessions(duplex_plan([(0,)], cap=9))
     for name in ("silent", "lonely", "back", "opening"):
         sessions.open(name, 0)
     for name in ("silent", "lonely", "back"):
@@ -222,7 +219,7 @@ class AnySessions(RuleBasedStateMachine):
     def begin(self, groups: list[tuple[int, int]], cap: int, most: int) -> None:
         """Make the sessions and their account."""
         self.groups, self.cap, self.most = groups, cap, most
-        self.sessions = Sessions(plan_of(groups, sessions=most, cap=cap))
+        self.sessions = Sessions(duplex_plan(groups, sessions=most, cap=cap))
         self.held: dict[str, int] = {}
         self.gone: set[tuple[int, int]] = set()
         self.number = 0

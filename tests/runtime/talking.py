@@ -46,6 +46,7 @@ def duplex_plan(
         completed_append_cache_size=16,
         server_vad_model_path=None,
         warmup_frames=0,
+        can_resume=True,
     )
     return replace(plan, **changes)
 

@@ -58,7 +58,7 @@ def _wide(plan: Plan) -> dict[str, object]:
 def duplex_fields(duplex: DuplexPlan) -> dict[str, object]:
     """Return the section of a deploy file that leads to these sessions."""
     said = plain_fields(duplex)
-    del said["frontends"]
+    del said["frontends"], said["can_resume"]  # which follow from the start and the model
     groups = [dict(enumerate(group.replicas)) for group in duplex.groups]
     del said["groups"]
     return {**said, "replica_groups": groups} if groups else said

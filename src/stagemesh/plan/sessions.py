@@ -63,6 +63,8 @@ class DuplexPlan:
     """Model that finds out where speech begins and ends."""
     warmup_frames: int
     """Frames that are computed before the first session; below `0` for none of any kind."""
+    can_resume: bool
+    """Whether the model's sessions outlive the connection of their client."""
 
     @property
     def worker_sessions(self) -> int:

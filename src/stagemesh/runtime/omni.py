@@ -193,7 +193,10 @@ class AsyncOmni:
         """
         if found := check_timeout(timeout_s):
             raise DiagnosticError(found)
-        return await self._started().desk.open(self._calls, timeout_s)
+        frontend = self._started()
+        if frontend.draining:
+            raise ClosedError("the system takes no more sessions: it is shutting down")
+        return await frontend.desk.open(self._calls, timeout_s)
 
     async def generate(
         self,

@@ -19,6 +19,7 @@ from stagemesh.errors import (
 )
 from stagemesh.runtime.hints import RouteHints
 from stagemesh.runtime.outputs import OmniOutput, StageProgress, StageReport
+from stagemesh.runtime.running import Running
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.payload import Buffer, MetaValue, Payload
 
@@ -66,6 +67,25 @@ class GenerateForm(_Form, frozen=True, kw_only=True):
     progress: bool = False
 
 
+class TurnForm(_Form, frozen=True, kw_only=True, tag="turn"):
+    """What a client says in a session: compute this, after what came before."""
+
+    prompt: str | PayloadForm
+    sampling_params: dict[str, dict[str, object]] = {}
+    id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    timeout_s: float | None = DEFAULT_TIMEOUT_S
+
+
+class CancelForm(_Form, frozen=True, kw_only=True, tag="cancel"):
+    """What a client says in a session: leave that turn."""
+
+    id: str
+
+
+class CloseForm(_Form, frozen=True, kw_only=True, tag="close"):
+    """What a client says in a session: this was all."""
+
+
 class ScaleForm(_Form, frozen=True, kw_only=True):
     """The body of `POST /scale`."""
 
@@ -73,11 +93,14 @@ class ScaleForm(_Form, frozen=True, kw_only=True):
     replicas: int
 
 
+SaidForm: TypeAlias = TurnForm | CancelForm | CloseForm
+"""Everything that a client says in a session."""
 Json: TypeAlias = Mapping[str, object]
 """An object, ready to be written."""
 
 Form = TypeVar("Form", bound=_Form)
 _encoder: Final = msgspec.json.Encoder()
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _EXAMPLES: Final[Mapping[type[_Form], str]] = {
     GenerateForm: '{"prompt": "What is the capital of France?"}',
     ScaleForm: '{"stage": "talker", "replicas": 3}',
@@ -88,21 +111,27 @@ def read(body: bytes, form: type[Form]) -> Form:
     """Decode a body; raises `DiagnosticError` saying where it is not as it should be."""
     try:
         return msgspec.json.decode(body, type=form)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        told = f"the request cannot be read: {_lower(str(error))}"
-        help_text = f"send JSON such as `{_EXAMPLES[form]}`"
-        raise DiagnosticError([Diagnostic(code="SV001", message=told, help=help_text)]) from error
+    except _UNREADABLE as error:
+        raise _unreadable(error, _EXAMPLES[form]) from error
 
 
-def prompt_of(form: GenerateForm) -> str | Payload:
-    """Return what the request begins with."""
-    if isinstance(form.prompt, str):
-        return form.prompt
+def read_said(message: str | bytes) -> SaidForm:
+    """Decode what a client says in a session; raises `DiagnosticError` as `read` does."""
+    try:
+        return msgspec.json.decode(message, type=SaidForm)
+    except _UNREADABLE as error:
+        raise _unreadable(error, '{"type": "turn", "prompt": "Hello!"}') from error
+
+
+def prompt_of(given: str | PayloadForm) -> str | Payload:
+    """Return what a request begins with."""
+    if isinstance(given, str):
+        return given
     buffers = tuple(
         Buffer(name=one.name, dtype=one.dtype, shape=one.shape, data=memoryview(one.data))
-        for one in form.prompt.buffers
+        for one in given.buffers
     )
-    return Payload(meta=form.prompt.meta, buffers=buffers)
+    return Payload(meta=given.meta, buffers=buffers)
 
 
 def route_of(form: GenerateForm) -> RouteHints:
@@ -151,6 +180,15 @@ def report_form(report: StageReport) -> Json:
     }
 
 
+def end_form(running: Running) -> Json:
+    """How a request ended well."""
+    return {
+        "report": [report_form(report) for report in running.report],
+        "seconds": running.seconds,
+        "first_output_s": running.first_output_s,
+    }
+
+
 def error_form(error: StagemeshError) -> Json:
     """An error, with all that was found where it is about the request itself."""
     form: dict[str, object] = {"code": error.code, "message": str(error), "help": error.help}
@@ -178,6 +216,12 @@ def _payload_form(payload: Payload) -> Json:
             for one in payload.buffers
         ],
     }
+
+
+def _unreadable(error: Exception, example: str) -> DiagnosticError:
+    told = f"the request cannot be read: {_lower(str(error))}"
+    help_text = f"send JSON such as `{example}`"
+    return DiagnosticError([Diagnostic(code="SV001", message=told, help=help_text)])
 
 
 def _lower(text: str) -> str:

@@ -1,6 +1,7 @@
 """The public HTTP interface: one native endpoint for every pipeline, and health.
 
     POST /v1/generate   JSON in; server-sent events out, or one JSON document with `stream: false`
+    GET  /v1/session    a full-duplex session over a WebSocket, see `sessions`
     GET  /metrics       counts and times for Prometheus, see `metric_table`
     GET  /health        200 while every stage can serve, else 503; the body says which cannot
 
@@ -36,6 +37,7 @@ from stagemesh.runtime.transport.token import Secret
 from stagemesh.serve import forms
 from stagemesh.serve.forms import GenerateForm, Json
 from stagemesh.serve.metrics import Metrics
+from stagemesh.serve.sessions import SessionRoute
 from stagemesh.serve.spans import continued
 from stagemesh.serve.state import can_serve, health_form
 
@@ -62,9 +64,12 @@ class Api:
         app = web.Application(
             middlewares=[tell_errors, self._check_key], client_max_size=max_request_bytes
         )
+        sessions = SessionRoute(self._omni, max_request_bytes)
+        app.on_cleanup.append(sessions.close)
         app.add_routes(
             [
                 web.post("/v1/generate", self._generate),
+                web.get("/v1/session", sessions.serve),
                 web.get("/health", self._health),
                 web.get("/metrics", self._measured),
             ]
@@ -94,7 +99,7 @@ class Api:
         news: asyncio.Queue[StageProgress] = asyncio.Queue()
         with continued(request.headers):
             running = self._omni.submit(
-                forms.prompt_of(form),
+                forms.prompt_of(form.prompt),
                 sampling_params=form.sampling_params,
                 request_id=form.request_id,
                 timeout_s=form.timeout_s,
@@ -128,7 +133,7 @@ async def _whole(running: Running) -> web.StreamResponse:
         {
             "request_id": result.request_id,
             "outputs": [forms.output_form(output) for output in result.outputs],
-            **_end_form(running),
+            **forms.end_form(running),
         }
     )
 
@@ -181,7 +186,7 @@ class _Events:
         output = self._output.result()
         if output is None:
             self.ended = True
-            return forms.event("done", _end_form(self._running))
+            return forms.event("done", forms.end_form(self._running))
         self._output = asyncio.ensure_future(anext(self._running, None))
         return forms.event("output", forms.output_form(output))
 
@@ -189,14 +194,6 @@ class _Events:
         """Stop waiting."""
         self._output.cancel()
         self._progress.cancel()
-
-
-def _end_form(running: Running) -> Json:
-    return {
-        "report": [forms.report_form(report) for report in running.report],
-        "seconds": running.seconds,
-        "first_output_s": running.first_output_s,
-    }
 
 
 def _fault(*, code: str, message: str) -> Json:

@@ -181,5 +181,30 @@ ASKED: Final = (
 )
 """What is asked for when somebody looks; a replica that was started again counts from 0."""
 
-METRICS: Final = (*HEARD, *ASKED)
+SESSIONS: Final = (
+    *_rows(
+        Kind.GAUGE,
+        "state",
+        {
+            "sessions": "full-duplex sessions that are `opening`, `open` or `closing`; each of them"
+            " holds a place"
+        },
+    ),
+    *_rows(
+        Kind.COUNTER, "", {"sessions_opened": "full-duplex sessions that every stage has opened"}
+    ),
+    *_rows(
+        Kind.COUNTER,
+        "reason",
+        {
+            "sessions_refused": "full-duplex sessions that found no place (`resource_exhausted`)"
+            " and turns that found no room in theirs (`input_backpressure`)",
+            "sessions_ended": "full-duplex sessions that are over: closed by their `client`, `idle`"
+            " or `disconnected` for too long, `failed` with a replica, or at `shutdown`",
+        },
+    ),
+)
+"""What is asked for where the plan has full-duplex sessions."""
+
+METRICS: Final = (*HEARD, *ASKED, *SESSIONS)
 """All of them."""

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from stagemesh.runtime.health import ReplicaHealth, ReplicaState
 from stagemesh.runtime.load import BUCKETS_S, CALLER, InLoad, OutLoad, Times
 from stagemesh.runtime.omni import AsyncOmni
+from stagemesh.runtime.session import SessionCounts
 from stagemesh.runtime.telemetry import Measures
 from stagemesh.serve.meter import Labels, Meter
 from stagemesh.serve.metric_table import METRICS, PREFIX, Kind, Metric
@@ -99,9 +100,20 @@ def _system(measures: Measures, names: Mapping[int, str]) -> Iterator[Sample]:
         for stage, replicas in stages.items():
             for replica, count in replicas.items():
                 yield name, (names[stage], str(replica)), count
+    yield from _sessions(measures.sessions)
     for where, counts in measures.counts.items():
         if where.stage in names:
             yield from _transfers(_CALLER, str(where.replica), counts.outs, counts.ins, names)
+
+
+def _sessions(counts: SessionCounts) -> Iterator[Sample]:
+    for state, count in counts.states.items():
+        yield "sessions", (state,), count
+    if counts.states:
+        yield "sessions_opened", (), counts.opened
+    for name, reasons in (("sessions_refused", counts.refused), ("sessions_ended", counts.ended)):
+        for reason, count in reasons.items():
+            yield name, (reason,), count
 
 
 def _replica(stage: str, replica: ReplicaHealth, names: Mapping[int, str]) -> Iterator[Sample]:

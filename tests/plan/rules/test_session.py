@@ -103,6 +103,7 @@ def test_t44_defaults_of_the_section(toy: Toy) -> None:
         completed_append_cache_size=256,
         server_vad_model_path=None,
         warmup_frames=0,
+        can_resume=True,
     )
 
 

@@ -61,7 +61,7 @@ def _duplex(context: RuleContext, model: DuplexModel, report: Report) -> DuplexP
         return None
     if entry.max_sessions_per_replica is None:
         alone = FrontendPlan(groups=(), quota=entry.max_sessions, capacity=entry.max_sessions)
-        return _plan(entry, (), (alone,))
+        return _plan(entry, (), (alone,), can_resume=model.supports_session_resume)
     origin = functools.partial(_origin, context, "replica_groups")
     groups = groups_of(context, entry, origin, report)
     if groups is not None:
@@ -75,11 +75,15 @@ def _duplex(context: RuleContext, model: DuplexModel, report: Report) -> DuplexP
         frontends.num_frontends(context),
     )
     report.add(*frontends.idle_frontends(divided, _origin(context, "max_sessions")))
-    return _plan(entry, groups, divided)
+    return _plan(entry, groups, divided, can_resume=model.supports_session_resume)
 
 
 def _plan(
-    entry: DuplexSession, groups: tuple[Group, ...], divided: tuple[FrontendPlan, ...]
+    entry: DuplexSession,
+    groups: tuple[Group, ...],
+    divided: tuple[FrontendPlan, ...],
+    *,
+    can_resume: bool,
 ) -> DuplexPlan:
     values: dict[str, Any] = plain_fields(entry)
     del values["replica_groups"]
@@ -89,6 +93,7 @@ def _plan(
             for number, group in enumerate(groups)
         ),
         frontends=divided,
+        can_resume=can_resume,
         **values,
     )
 

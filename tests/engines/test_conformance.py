@@ -14,10 +14,11 @@ from stagemesh.engines.ar.engine import ArEngine
 from stagemesh.engines.ar.options import ArOptions
 from stagemesh.engines.fake import FakeOptions
 from stagemesh.engines.generation import GenerationOptions
-from stagemesh.spec.engine import Engine, EngineContext
+from stagemesh.spec.engine import Engine, EngineContext, SessionEngine
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.engine_conformance import EngineCase, EngineConformance, joined_text
 from stagemesh.testing.engine_context import engine_context
+from stagemesh.testing.session_conformance import SessionCase, SessionConformance
 from tests.engines import tiny
 
 pytestmark = pytest.mark.slow
@@ -67,6 +68,14 @@ class FakeCase(WordCase):
         """A parameter that does not exist, an input that fails, and a failing second output."""
         programs = ({"speed": 1}, {"fail_at": "append"}, {"fail_at": "step", "fail_step": 1})
         return [(program, self.whole(0)) for program in programs]
+
+
+class FakeTalkCase(WordCase):
+    """The fake engine, which begins with what it has heard before."""
+
+    def make(self) -> SessionEngine:
+        """Two outputs, and room for two sessions."""
+        return FakeEngine(engine_context(FakeOptions(num_outputs=2), max_sessions=2))
 
 
 class GenerationCase(WordCase):
@@ -159,6 +168,15 @@ class TextCase:
     def value(self, payloads: Sequence[Payload]) -> object:
         """All the text."""
         return joined_text(payloads)
+
+
+class TestFakeSessions(SessionConformance):
+    """The fake engine keeps sessions."""
+
+    @pytest.fixture
+    def case(self) -> SessionCase:
+        """It."""
+        return FakeTalkCase()
 
 
 class TestFake(EngineConformance):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 
 from stagemesh.engines._fake import FakeEngine
 from stagemesh.engines.fake import FakeOptions
-from stagemesh.runtime.inbox import Add, Append, Command, Forget, Inbox, Pause, Quit, Resume
+from stagemesh.runtime.inbox import (
+    Add,
+    Append,
+    Command,
+    Enter,
+    Exit,
+    Forget,
+    Inbox,
+    Pause,
+    Quit,
+    Resume,
+)
 from stagemesh.runtime.load import CALLER
-from stagemesh.runtime.messages import Failed, Finished, Key
+from stagemesh.runtime.messages import Failed, Finished, Key, SessionClosed, SessionOpened
 from stagemesh.runtime.ranks import broadcast
 from stagemesh.runtime.ranks.broadcast import BroadcastEngine
 from stagemesh.runtime.ranks.commands import Step
@@ -335,3 +346,36 @@ def test_a_rank_that_hears_nothing_more_says_so(replica: Callable[..., Replica])
     stage.engine._feed.close()
     assert stage.followers[0].run() is False
     assert stage.engines[1].log == [("step", [])]
+
+
+def test_sessions_are_kept_at_every_rank(replica: Callable[..., Replica]) -> None:
+    """One that finds no room finds none anywhere; turns know their session at every rank."""
+    made = replica(num_outputs=1)
+    for engine in made.engines:
+        engine._most_sessions = 1
+    made.do(Enter(session="a"), Enter(session="b"))
+    for number, name in enumerate(("r", "next")):
+        key = Key(rid=name, epoch=number)
+        made.do(replace(add(key), session="a"), append(key, b"input"))
+    made.do(Exit(session="a"))
+    made.follow()
+    opened, refused, *_, closed = made.said
+    assert opened == SessionOpened(session="a")
+    assert isinstance(refused, SessionOpened)
+    assert refused.fault is not None
+    assert closed == SessionClosed(session="a")
+    assert len({repr(engine.log) for engine in made.engines}) == 1
+    added = [what[1] for what in made.engines[1].log if what[0] == "add"]
+    assert [isinstance(each, EngineRequest) and each.session for each in added] == ["a", "a"]
+
+
+def test_a_rank_that_opens_what_the_first_one_could_not_ends_its_replica(
+    replica: Callable[..., Replica],
+) -> None:
+    """They are no longer of one mind."""
+    made = replica()
+    made.engines[1]._most_sessions = 1
+    made.do(Enter(session="a"))
+    made.engine.close()
+    with pytest.raises(RuntimeError, match="rank 0 failed at what went well here"):
+        made.followers[0].run()

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Mapping
 from typing import cast
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stagemesh.errors import ClosedError, SessionRefusedError, StageFailedError, StagemeshError
 from stagemesh.runtime.calls import Calls
 from stagemesh.runtime.core.duplex import SessionState
-from stagemesh.runtime.messages import CloseSession, Message, OpenSession
+from stagemesh.runtime.messages import CloseSession, Message, OpenSession, ProtocolError
 from stagemesh.runtime.messages import SessionClosed as Closed
 from stagemesh.runtime.messages import SessionOpened as Opened
 from stagemesh.runtime.replica import ReplicaId
@@ -238,3 +239,22 @@ class AnyDesk(RuleBasedStateMachine):
 
 
 TestDesk = AnyDesk.TestCase
+
+
+@pytest.mark.parametrize("answer", [Opened(session="s"), Closed(session="s")])
+def test_a_stage_speaks_of_sessions_that_it_was_told_of(answer: Opened | Closed) -> None:
+    """Anything else ends its stream."""
+    duplex = duplex_plan(GROUPS)
+
+    async def work() -> None:
+        desk = SessionDesk(talking(duplex, (2, 2)), duplex, 0, Stages(), lambda _: {})
+        with pytest.raises(ProtocolError, match="does not hold"):
+            desk.answered(PLACES[0], answer)
+        opening = asyncio.ensure_future(desk.open(cast("Calls", None), None))
+        await asyncio.sleep(0)
+        with pytest.raises(ProtocolError, match="that is not over"):
+            desk.answered(PLACES[0], Closed(session="session-0"))
+        desk.close_all()
+        await asyncio.gather(opening, return_exceptions=True)
+
+    asyncio.run(work())

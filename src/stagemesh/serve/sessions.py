@@ -36,6 +36,11 @@ class SessionRoute:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Open a session, or go on with one, until the connection ends."""
+
+        def cut() -> None:
+            if request.transport is not None:  # else it has ended by itself
+                request.transport.abort()
+
         socket = web.WebSocketResponse(max_msg_size=self._max_message_bytes)
         if not socket.can_prepare(request).ok:
             raise web.HTTPBadRequest(reason="a session needs a WebSocket")
@@ -48,8 +53,10 @@ class SessionRoute:
                 talk.session.close()
             raise
         try:
-            await (talk.greet(socket) if token is None else talk.take_over(socket, after))
-            talk.cut = None if request.transport is None else request.transport.abort
+            if token is None:
+                await talk.greet(socket, cut)
+            else:
+                await talk.take_over(socket, cut, after)
             async for message in socket:
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                     await talk.hear(message.data, request.headers)

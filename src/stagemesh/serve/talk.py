@@ -27,8 +27,14 @@ from stagemesh.serve.spans import continued
 _SPARE: Final = 4
 """Turns beyond those that may wait of which it can be told at the same time."""
 
+Cut: TypeAlias = Callable[[], None]
+"""Ends a connection at once."""
 Work: TypeAlias = Coroutine[Any, Any, None]
 """What is to be told."""
+
+
+def _nothing() -> None:
+    return None
 
 
 class Talk:
@@ -43,8 +49,7 @@ class Talk:
         self._replay = Replay(plan.resume_replay_max_bytes_per_session, plan.resume_replay_ttl_s)
         self._loop = asyncio.get_running_loop()
         self._socket: web.WebSocketResponse | None = None
-        self.cut: Callable[[], None] | None = None
-        """Ends the present connection at once."""
+        self._cut: Cut = _nothing
         self._is_here = asyncio.Event()
         self._order = asyncio.Lock()
         self._room = asyncio.Semaphore(plan.max_pending_turns_per_session + _SPARE)
@@ -55,9 +60,9 @@ class Talk:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ender = self._loop.create_task(self._end())
 
-    async def greet(self, socket: web.WebSocketResponse) -> None:
+    async def greet(self, socket: web.WebSocketResponse, cut: Cut) -> None:
         """The first connection is there: tell where the session is."""
-        self._join(socket)
+        self._join(socket, cut)
         resume = {"token": self.token, "within_s": self._plan.disconnect_grace_s}
         form = {
             "session": self.session.name,
@@ -75,16 +80,15 @@ class Talk:
         number = self._replay.next - 1 if after is None else after
         return self._replay.after(number, self._loop.time())
 
-    async def take_over(self, socket: web.WebSocketResponse, after: int | None) -> None:
+    async def take_over(self, socket: web.WebSocketResponse, cut: Cut, after: int | None) -> None:
         """The client is back: repeat what it has missed, and go on.
 
         An earlier connection is cut first, whether it has ended or not: whoever has the token is
         the client.
         """
-        if self.cut is not None:
-            self.cut()
+        self._cut()
         async with self._order:
-            self._join(socket)
+            self._join(socket, cut)
             self.session.resume()
             for data in self.missed(after) or ():  # what was lost just now shows in the numbers
                 await self._send(socket, data)
@@ -224,8 +228,9 @@ class Talk:
         except ConnectionError:
             self.lost(socket)
 
-    def _join(self, socket: web.WebSocketResponse) -> None:
+    def _join(self, socket: web.WebSocketResponse, cut: Cut) -> None:
         self._socket = socket
+        self._cut = cut
         self._is_here.set()
 
     def _leave(self) -> None:

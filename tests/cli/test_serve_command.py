@@ -24,6 +24,7 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.descriptors import reachable_files
 from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
+from stagemesh.serve.frontends.parent import FrontendLog
 from stagemesh.serve.server import Listening, ServeOptions
 
 KEY = "an open sesame that is long"
@@ -95,6 +96,26 @@ def test_a_headless_start_works_for_its_head_alone(
     assert [plan.launch.stage_id for plan in worked] == [1]
     shown = capsys.readouterr()
     assert (shown.out, "serving at" in shown.err) == ("", False)
+
+
+def test_a_plan_of_several_frontends_is_given_to_their_parent(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what is logged of requests, which each frontend does itself."""
+    given: list[tuple[int, FrontendLog]] = []
+
+    class Parent(Stopped):
+        def __init__(self, plan: Plan, options: ServeOptions, log: FrontendLog) -> None:
+            super().__init__(plan, options)
+            given.append((plan.launch.api_server_count, log))
+
+    monkeypatch.setattr(stagemesh.cli._serve, "Frontends", Parent)
+    # what else speaks against it is about sessions, of which this model has none
+    monkeypatch.setattr(stagemesh.cli._serve, "check_executable", lambda _plan: [])
+    assert main(["serve", model, "--api-server-count", "3", "--log-format", "json"]) == 0
+    assert given == [(3, FrontendLog(form="json"))]
+    assert main(["--debug", "serve", model, "--api-server-count", "2"]) == 0
+    assert given[1:] == [(2, FrontendLog(debug=True))]
 
 
 HEADLESS = ("--headless", "--stage-id", "talker", "-oma", "127.0.0.2", "-omp", "9000")

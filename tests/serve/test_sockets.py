@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pytest
 
 from stagemesh.errors import DiagnosticError
 from stagemesh.serve.sockets import (
+    SharedPort,
     control_path,
     listen_at,
     listen_on,
     running_servers,
+    url_of,
 )
+from stagemesh.testing.connector_conformance import open_fds
 
 
 def test_a_port_that_is_taken_is_told() -> None:
@@ -74,3 +78,68 @@ def test_without_a_runtime_folder_of_the_user_sockets_lie_in_one_of_its_own(
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr("os.getuid", lambda: 4321)
     assert control_path(8000) == Path("/tmp/stagemesh-4321/8000.sock")  # noqa: S108  only compared
+
+
+def test_connections_to_a_shared_port_go_to_all_who_listen() -> None:
+    """One that stops listening loses its part to the others."""
+    port = SharedPort("127.0.0.1", 0)
+    doors = [port.door() for _ in range(2)]
+    for door in doors:
+        door.listen(128)
+        door.settimeout(0)
+    with contextlib.ExitStack() as clients:
+        for _ in range(60):
+            clients.enter_context(socket.create_connection(port.address))
+        assert all(_accepted(door) > 0 for door in doors)
+        doors[0].close()
+        for _ in range(10):
+            clients.enter_context(socket.create_connection(port.address))
+        assert _accepted(doors[1]) == 10
+    doors[1].close()
+    port.close()
+
+
+def test_a_shared_port_is_taken_even_while_nobody_listens() -> None:
+    """Neither a server that is alone gets it, nor another that would share it."""
+    port = SharedPort("127.0.0.1", 0)
+    address = port.address
+    try:
+        for take in (listen_on, SharedPort):
+            with pytest.raises(DiagnosticError, match="already in use"):
+                take(*address)
+        with port.door() as door:
+            door.listen()
+            with pytest.raises(DiagnosticError, match="already in use"):
+                SharedPort(*address)
+    finally:
+        port.close()
+    with listen_on(*address):
+        pass
+
+
+def test_there_is_no_door_to_a_port_that_was_let_go() -> None:
+    """Nothing stays open either."""
+    port = SharedPort("127.0.0.1", 0)
+    port.close()
+    before = open_fds()
+    with pytest.raises(OSError, match="descriptor"):
+        port.door()
+    assert open_fds() == before
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("127.0.0.1", "http://127.0.0.1:80"), ("::1", "http://[::1]:80")]
+)
+def test_an_address_of_version_6_is_written_in_brackets(host: str, url: str) -> None:
+    """As RFC 3986 wants it."""
+    assert url_of(host, 80) == url
+
+
+def _accepted(door: socket.socket) -> int:
+    """Take what waits at a door; return how many there were."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            door.accept()[0].close()
+            count += 1
+    return count

@@ -115,12 +115,17 @@ def _axis(doc: AxisDoc) -> Iterator[str]:
 
 def metrics_page() -> str:
     """Every metric of a server."""
-    from stagemesh.serve.metric_table import METRICS, Kind  # noqa: PLC0415  one page alone
+    from stagemesh.serve.metric_table import (  # noqa: PLC0415  one page alone
+        FRONTENDS,
+        METRICS,
+        Kind,
+    )
 
     lines = ["# Metrics", "", _NOTE, "", "What `GET /metrics` of a server exports for Prometheus."]
+    lines += ["Where it has several frontends every series has the label `frontend` as well."]
     for kind in Kind:
         lines += ["", f"## {kind.value.capitalize()}s", ""]
-        for metric in METRICS:
+        for metric in (*METRICS, *FRONTENDS):
             if metric.kind is kind:
                 labels = ", ".join(f"`{label}`" for label in metric.labels)
                 lines.append(

@@ -18,10 +18,11 @@ from stagemesh.config.launch_rules import flag_name
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.render import plan_summary
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import check_runnable
+from stagemesh.runtime.checks import check_executable
 from stagemesh.runtime.descriptors import raise_file_limit
 from stagemesh.runtime.launchers.worker import run_headless
 from stagemesh.runtime.transport.token import USERS, check_bind, idle_permission, read_api_key
+from stagemesh.serve.frontends.parent import FrontendLog, Frontends
 from stagemesh.serve.logs import FORMATS, RequestLog
 from stagemesh.serve.server import Listening, ServeOptions, Server
 from stagemesh.spec.diagnostic import Diagnostic
@@ -52,18 +53,28 @@ def run(namespace: argparse.Namespace) -> int:
     found = [
         *_wrong_numbers(options),
         *check_bind(options.host, options.key, is_insecure=is_insecure, places=USERS),
-        *check_runnable(made.plan),
+        *check_executable(made.plan),
     ]
     if found:
         raise DiagnosticError(found)
     show_diagnostics(idle_permission(made.plan.launch, options.host, options.key), ())
-    server = Server(made.plan, options)
-    if namespace.log_format is not None:
-        server.observers.add(RequestLog())
+    server = _server(made.plan, options, namespace)
     tell(plan_summary(made.plan, columns(sys.stderr)))
     asyncio.run(_serve(server, tell))
     tell("stopped")
     return 0
+
+
+def _server(plan: Plan, options: ServeOptions, namespace: argparse.Namespace) -> Server | Frontends:
+    """One process that serves, or the parent of several."""
+    if plan.launch.api_server_count > 1:
+        return Frontends(
+            plan, options, FrontendLog(form=namespace.log_format, debug=namespace.debug)
+        )
+    server = Server(plan, options)
+    if namespace.log_format is not None:
+        server.observers.add(RequestLog())
+    return server
 
 
 def _options(typed: Mapping[str, Any]) -> ServeOptions:
@@ -100,7 +111,7 @@ def _shown(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-async def _serve(server: Server, tell: Callable[[str], None]) -> None:
+async def _serve(server: Server | Frontends, tell: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)

@@ -1,4 +1,4 @@
-"""The state of a server as a table, one row for each replica."""
+"""The state of a server as a table, one row for each replica, and for each of several frontends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,35 @@ _HEAD: Final = (
     *("outputs/s", "first output", "in step", "reason"),
 )
 
+_FRONTENDS_HEAD: Final = ("frontend", "state", "process", "restarts", "owns", "reason")
+
 
 def state_text(state: Mapping[str, Any], width: int | None = None) -> str:
     """Show what `GET /state` of a control socket answered."""
-    rows = [_HEAD, *_rows(state)]
-    return "\n".join([f"{state['pipeline']}: {state['state']}", *table(rows, width, headed=True)])
+    lines = [f"{state['pipeline']}: {state['state']}"]
+    if "frontends" in state:
+        lines += table([_FRONTENDS_HEAD, *_frontend_rows(state)], width, headed=True)
+    lines += table([_HEAD, *_rows(state)], width, headed=True)
+    return "\n".join(lines)
+
+
+def _frontend_rows(state: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for frontend in state["frontends"]:
+        number = frontend["frontend"]
+        owned = (
+            f"{stage['stage']} {each['replica']}"
+            for stage in state["stages"]
+            for each in stage["replicas"]
+            if each["frontend"] == number
+        )
+        yield (
+            str(number),
+            frontend["state"],
+            "-" if frontend["pid"] is None else str(frontend["pid"]),
+            str(frontend["num_restarts"]),
+            ", ".join(owned),
+            (frontend["reason"] or "-").splitlines()[0],
+        )
 
 
 def _rows(state: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

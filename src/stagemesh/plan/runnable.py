@@ -131,10 +131,11 @@ def _of_edges(context: RuleContext) -> Iterator[str]:
 
 
 def _of_pipeline(context: RuleContext, ruled: Ruling) -> Iterator[str]:
-    if num_frontends(context) > 1:
-        yield "nothing starts several frontends yet"
-    if ruled.session is not None and ruled.session.duplex is not None:
-        yield from _of_sessions(context, ruled.session.duplex)
+    duplex = None if ruled.session is None else ruled.session.duplex
+    if duplex is not None:
+        yield from _of_sessions(context, duplex)
+    elif num_frontends(context) > 1:
+        yield "several frontends divide full-duplex sessions, and here requests take turns"
     if ruled.weight_transfer is not None:
         yield "nothing replaces weights while stages run yet"
 

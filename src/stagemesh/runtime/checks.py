@@ -81,6 +81,14 @@ def check_runnable(plan: Plan) -> list[Diagnostic]:
                 help="ask the start that runs the orchestrator, at `--omni-master-address`",
             )
         )
+    if plan.launch.api_server_count > 1:
+        found.append(
+            Diagnostic(
+                code="RT061",
+                message=f"`{plan.launch.api_server_count}` frontends are processes of a server",
+                help="start them with `stagemesh serve`, or write `--api-server-count 1` here",
+            )
+        )
     return found
 
 

@@ -130,11 +130,11 @@ def _spawn(
         stderr=subprocess.STDOUT,
         bufsize=0,
         process_group=0,
-        env={**environment, "PYTHONPATH": _search_path(around.variables)},
+        env={**environment, "PYTHONPATH": search_path(around.variables)},
     )
 
 
-def _search_path(environment: Mapping[str, str]) -> str:
+def search_path(environment: Mapping[str, str]) -> str:
     """Where a stage finds modules: our own first, then where it says, then as this process does."""
     own = str(Path(stagemesh.__file__).parent.parent)
     given = environment.get("PYTHONPATH", "").split(os.pathsep)

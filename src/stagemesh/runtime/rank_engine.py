@@ -23,7 +23,7 @@ def rank_engine(
     """Return the engine, not loaded; from now on this process sees its own devices alone."""
     (spec,) = ENGINES.load(stage.engine)
     declared = declared_stage(plan, stage.name)
-    ranks = stage.replicas[replica].ranks
+    ranks = next(each.ranks for each in stage.replicas if each.index == replica)
     own = [each.device for each in ranks if spec.owns_ranks or each.rank == rank]
     context = EngineContext(
         stage=stage.name,

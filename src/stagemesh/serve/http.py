@@ -17,7 +17,7 @@ import hmac
 import math
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -50,13 +50,45 @@ _OPEN_PATHS: Final = frozenset({"/health"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class Watched(Protocol):
+    """Whoever knows how the whole server is."""
+
+    async def health(self) -> web.Response:
+        """Answer `GET /health`."""
+        ...
+
+    async def metrics(self, accept: str) -> web.Response:
+        """Answer `GET /metrics` in the form that `accept` asks for."""
+        ...
+
+
+class OwnWatch:
+    """The system of this process, which is the whole server."""
+
+    def __init__(self, omni: AsyncOmni) -> None:
+        """Listen to `omni` from now on."""
+        self._omni = omni
+        self._metrics = Metrics(omni)
+
+    async def health(self) -> web.Response:
+        """Say whether every stage can serve, and which cannot."""
+        health = self._omni.health()
+        status = HTTPStatus.OK if can_serve(health) else HTTPStatus.SERVICE_UNAVAILABLE
+        return answer(health_form(health), status)
+
+    async def metrics(self, accept: str) -> web.Response:
+        """Put all metrics together."""
+        body, content_type = self._metrics.page(accept)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
 class Api:
     """The routes over one running system."""
 
-    def __init__(self, omni: AsyncOmni, key: Secret) -> None:
-        """Where there is a `key` every request for work must bear it."""
+    def __init__(self, omni: AsyncOmni, key: Secret, watch: Watched) -> None:
+        """Where there is a `key` every request for work must bear it; `watch` tells of all."""
         self._omni = omni
-        self._metrics = Metrics(omni)
+        self._watch = watch
         self._key = key
 
     def app(self, max_request_bytes: int) -> web.Application:
@@ -86,13 +118,10 @@ class Api:
         return await handler(request)
 
     async def _health(self, _request: web.Request) -> web.StreamResponse:
-        health = self._omni.health()
-        status = HTTPStatus.OK if can_serve(health) else HTTPStatus.SERVICE_UNAVAILABLE
-        return answer(health_form(health), status)
+        return await self._watch.health()
 
     async def _measured(self, request: web.Request) -> web.StreamResponse:
-        body, content_type = self._metrics.page(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return await self._watch.metrics(request.headers.get("Accept", ""))
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         form = forms.read(await request.read(), GenerateForm)

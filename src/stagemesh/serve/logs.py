@@ -1,7 +1,8 @@
 """What a server logs of requests, and how a line looks: text for people, JSON for programs.
 
 A line about a request carries its name, and where it is about a stage the stage and the replica:
-as fields of the record (`request_id`, `stage`, `replica`), whatever the format makes of them.
+as fields of the record (`request_id`, `stage`, `replica`), whatever the format makes of them. A
+line of one frontend of several carries its number as `frontend`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stagemesh.errors import RequestError, StagemeshError
 from stagemesh.runtime.running import Seat
 from stagemesh.runtime.telemetry import Observer, Outcome
 
-_FIELDS: Final = ("request_id", "stage", "replica")
+_FIELDS: Final = ("frontend", "request_id", "stage", "replica")
 _log: Final = logging.getLogger("stagemesh.requests")
 
 

@@ -5,6 +5,7 @@ Names and meanings are those of the field where it has any, behind a prefix of o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -208,3 +209,20 @@ SESSIONS: Final = (
 
 METRICS: Final = (*HEARD, *ASKED, *SESSIONS)
 """All of them."""
+
+FRONTENDS: Final = (
+    *_rows(
+        Kind.GAUGE, "frontend", {"frontend_up": "1 where the frontend serves; of several alone"}
+    ),
+    *_rows(
+        Kind.COUNTER,
+        "frontend",
+        {"frontend_restarts": "how often the frontend was started again; of several alone"},
+    ),
+)
+"""What the parent of several frontends counts of each."""
+OF_SEVERAL: Final = (
+    *FRONTENDS,
+    *(replace(metric, labels=("frontend", *metric.labels)) for metric in METRICS),
+)
+"""What a server with several frontends exports: each counts for itself, and nothing is added up."""

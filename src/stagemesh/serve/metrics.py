@@ -6,7 +6,7 @@ somebody looks, from what is there anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -41,38 +41,16 @@ class Metrics:
 
     def __init__(self, omni: AsyncOmni) -> None:
         """Listen to `omni` from now on."""
-        meter = Meter()
-        omni.observers.add(meter)
-        self._registry = CollectorRegistry()
-        self._registry.register(_Collector(omni, meter))
+        self._omni = omni
+        self._meter = Meter()
+        omni.observers.add(self._meter)
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """Return everything in the form that `accept` asks for, with its content type."""
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return page_of(METRICS, self.samples(), accept)
 
-
-class _Collector(Collector):
-    def __init__(self, omni: AsyncOmni, meter: Meter) -> None:
-        self._omni = omni
-        self._meter = meter
-
-    def describe(self) -> Iterable[_Family]:
-        """Nothing is asked for when it is registered."""
-        return [_family(metric) for metric in METRICS]
-
-    def collect(self) -> Iterator[_Family]:
-        """Put all metrics together."""
-        found: dict[str, dict[Labels, Value]] = {metric.name: {} for metric in METRICS}
-        for name, labels, value in self._samples():
-            found[name][labels] = value
-        for metric in METRICS:
-            family = _family(metric)
-            for labels, value in found[metric.name].items():
-                _add(family, labels, value)
-            yield family
-
-    def _samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[Sample]:
+        """What there is of each metric now."""
         for name, amounts in self._meter.amounts.items():
             yield from ((name, labels, amount) for labels, amount in amounts.items())
         for name, clocks in self._meter.clocks.items():
@@ -82,6 +60,32 @@ class _Collector(Collector):
         for stage in self._omni.health().stages:
             for replica in stage.replicas:
                 yield from _replica(stage.stage, replica, names)
+
+
+def page_of(metrics: Sequence[Metric], samples: Iterable[Sample], accept: str) -> tuple[bytes, str]:
+    """Return samples of `metrics` in the form that `accept` asks for, with its content type."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(metrics, samples))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class _Collector(Collector):
+    """Samples that were put together for one page."""
+
+    def __init__(self, metrics: Sequence[Metric], samples: Iterable[Sample]) -> None:
+        self._metrics = metrics
+        self._found: dict[str, dict[Labels, Value]] = {metric.name: {} for metric in metrics}
+        for name, labels, value in samples:
+            self._found[name][labels] = value
+
+    def collect(self) -> Iterator[_Family]:
+        """Put all metrics together."""
+        for metric in self._metrics:
+            family = _family(metric)
+            for labels, value in self._found[metric.name].items():
+                _add(family, labels, value)
+            yield family
 
 
 def _names(omni: AsyncOmni) -> Mapping[int, str]:

@@ -21,9 +21,9 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.running import UNREAD_BYTES
 from stagemesh.runtime.telemetry import Observers
 from stagemesh.runtime.transport.token import Secret
-from stagemesh.serve.control import Control
-from stagemesh.serve.http import Api
-from stagemesh.serve.sockets import control_path, listen_at, listen_on
+from stagemesh.serve.control import Control, OwnSystem
+from stagemesh.serve.http import Api, OwnWatch, Watched
+from stagemesh.serve.sockets import control_path, listen_at, listen_on, url_of
 from stagemesh.serve.spans import Spans
 from stagemesh.spec.frozen import frozen
 
@@ -56,20 +56,38 @@ class Listening:
 
     url: str
     """The public interface."""
-    control: Path
-    """The control socket."""
+    control: Path | None
+    """The control socket; `None` where another process has it."""
+
+
+@frozen
+class OneOfSeveral:
+    """What a server is given that is one frontend of several."""
+
+    frontend: int
+    """Its number."""
+    door: socket.socket
+    """Where it listens."""
+    watch: Watched
+    """Who knows how all of them are."""
 
 
 class Server:
     """One model, served."""
 
-    def __init__(self, plan: Plan, options: ServeOptions) -> None:
+    def __init__(
+        self, plan: Plan, options: ServeOptions, place: OneOfSeveral | None = None
+    ) -> None:
         """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
-        self._omni = AsyncOmni(
-            plan, queue_limit=options.queue_limit, unread_bytes=options.max_unread_bytes
+        self.omni: Final = AsyncOmni(
+            plan,
+            queue_limit=options.queue_limit,
+            unread_bytes=options.max_unread_bytes,
+            frontend=0 if place is None else place.frontend,
         )
-        self._omni.observers.add(Spans(plan.pipeline))
+        self.omni.observers.add(Spans(plan.pipeline))
         self._options = options
+        self._place = place
         self._stop = asyncio.Event()
         self._runners: list[web.AppRunner] = []
         self._control: Path | None = None
@@ -77,7 +95,7 @@ class Server:
     @property
     def observers(self) -> Observers:
         """Who hears of what happens."""
-        return self._omni.observers
+        return self.omni.observers
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until `stop`; everything that was started is stopped when this returns.
@@ -90,7 +108,7 @@ class Server:
             if await self._started():
                 on_ready(listening)
                 await self._stop.wait()
-                if not await self._omni.drain():
+                if not await self.omni.drain():
                     _log.warning("requests that did not end in time are given up")
         finally:
             await self._close()
@@ -99,19 +117,21 @@ class Server:
         """Begin to drain; a second call ends everything at once."""
         if self._stop.is_set():
             _log.warning("told to stop again: everything ends now")
-            self._omni.kill()
+            self.omni.kill()
         self._stop.set()
 
     async def _listen(self) -> Listening:
-        public = listen_on(self._options.host, self._options.port)
+        options, place = self._options, self._place
+        public = listen_on(options.host, options.port) if place is None else place.door
         host, port = public.getsockname()[:2]
-        api = Api(self._omni, self._options.key)
-        await self._serve(api.app(self._options.max_request_bytes), public)
-        path = self._options.control or control_path(port)
-        await self._serve(Control(self._omni).app(), listen_at(path))
-        self._control = path
-        shown = f"[{host}]" if ":" in host else host
-        return Listening(url=f"http://{shown}:{port}", control=path)
+        watch = OwnWatch(self.omni) if place is None else place.watch
+        api = Api(self.omni, options.key, watch)
+        await self._serve(api.app(options.max_request_bytes), public)
+        if place is None:
+            path = options.control or control_path(port)
+            await self._serve(Control(OwnSystem(self.omni)).app(), listen_at(path))
+            self._control = path
+        return Listening(url=url_of(host, port), control=self._control)
 
     async def _serve(self, app: web.Application, sock: socket.socket) -> None:
         # A client that goes away cancels the handler, and with it the request.
@@ -122,7 +142,7 @@ class Server:
 
     async def _started(self) -> bool:
         """Start the stages; `False` when the server was told to stop meanwhile."""
-        start = asyncio.ensure_future(self._omni.start())
+        start = asyncio.ensure_future(self.omni.start())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +156,7 @@ class Server:
 
     async def _close(self) -> None:
         try:
-            await self._omni.close()
+            await self.omni.close()
         finally:
             for runner in self._runners:
                 await runner.cleanup()

@@ -24,6 +24,61 @@ _CONNECT_S: Final = 2.0
 
 def listen_on(host: str, port: int) -> socket.socket:
     """Listen on a TCP port; raises `DiagnosticError` when that cannot be had."""
+    sock = _bound(host, port)
+    try:
+        sock.listen()
+    except OSError as error:
+        sock.close()
+        raise _taken(host, port, error) from error
+    return sock
+
+
+class SharedPort:
+    """A TCP port on which several processes listen, each on a socket of its own.
+
+    The system gives a connection to one of them, by where it comes from: who tries again from
+    another port may come to another process. What comes to a process that ends is lost with it,
+    and the others go on. The port stays taken while nobody listens.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """Take the port; raises `DiagnosticError` when that cannot be had.
+
+        It must not be shared with anybody else, so it is bound like any other before it is.
+        """
+        self._holder = _bound(host, port)
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self._holder.getsockname()[:2]
+        return host, port
+
+    def door(self) -> socket.socket:
+        """Return one more socket that can listen there; raises `OSError`."""
+        door = socket.socket(self._holder.family, socket.SOCK_STREAM)
+        try:
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            door.bind(self._holder.getsockname())
+        except OSError:
+            door.close()
+            raise
+        return door
+
+    def close(self) -> None:
+        """Let the port go."""
+        self._holder.close()
+
+
+def url_of(host: str, port: int) -> str:
+    """Return how clients write where a server listens."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bound(host: str, port: int) -> socket.socket:
     try:
         # An empty name would stand for every address.
         family, *_, address = socket.getaddrinfo(host or " ", port, type=socket.SOCK_STREAM)[0]
@@ -33,12 +88,15 @@ def listen_on(host: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen()
     except OSError as error:
         sock.close()
-        flag = "--port" if error.errno == errno.EADDRINUSE else "--host"
-        raise _refused(f"cannot listen on `{host}` port `{port}`", error, flag) from error
+        raise _taken(host, port, error) from error
     return sock
+
+
+def _taken(host: str, port: int, error: OSError) -> DiagnosticError:
+    flag = "--port" if error.errno == errno.EADDRINUSE else "--host"
+    return _refused(f"cannot listen on `{host}` port `{port}`", error, flag)
 
 
 def control_path(port: int) -> Path:

@@ -42,7 +42,7 @@ def state_form(omni: AsyncOmni) -> Mapping[str, object]:
             {
                 "stage": stage.stage,
                 "replicas": [
-                    _replica_form(each, queued.get(stage.stage, {}).get(each.replica))
+                    replica_form(each, queued.get(stage.stage, {}).get(each.replica))
                     for each in stage.replicas
                 ],
             }
@@ -51,7 +51,8 @@ def state_form(omni: AsyncOmni) -> Mapping[str, object]:
     }
 
 
-def _replica_form(replica: ReplicaHealth, queued: int | None) -> Mapping[str, object]:
+def replica_form(replica: ReplicaHealth, queued: int | None) -> Mapping[str, object]:
+    """Everything that is known of a replica; `queued` is for those where requests wait."""
     trail = replica.trail
     return {
         "replica": replica.replica,

@@ -220,7 +220,9 @@ def test_t64_several_frontends_serve_no_stage_that_sleeps(toy: Toy) -> None:
     assert found.message == "`2` frontends cannot serve stages with `enable_sleep_mode`"
     assert [note.message for note in found.notes] == ["`s0` has it", "`s1` has it"]
     plan = toy.plan(listed({"enable_sleep_mode": False}))
-    assert plan.not_runnable == ("nothing starts several frontends yet",)
+    assert plan.not_runnable == (
+        "several frontends divide full-duplex sessions, and here requests take turns",
+    )
     toy.keeps(plan)
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
+from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.runtime.calls import Prompt
 from stagemesh.runtime.checks import check_timeout
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.loop_thread import LoopThread
+from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.spec.payload import Buffer, Payload
+from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S, Started, Watch
 
 pytestmark = pytest.mark.slow
@@ -25,6 +29,13 @@ STALL = {"vocoder": {"fail_at": "stall"}}
 NESTED: list[object] = []
 NESTED.append(NESTED)
 BYTES = Buffer(name="x", dtype="uint8", shape=(2,), data=memoryview(b"ab"))
+
+
+def test_a_system_is_one_frontend() -> None:
+    """Several are processes of a server, so nothing is started here."""
+    plan = replace(fake_plan(three_stages()), launch=LaunchOptions(api_server_count=2))
+    with pytest.raises(DiagnosticError, match="RT061"):
+        AsyncOmni(plan)
 
 
 def changed(**fields: object) -> Payload:

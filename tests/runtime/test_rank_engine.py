@@ -59,3 +59,12 @@ def test_a_rank_sees_its_own_device(
     assert os.environ[VISIBLE] == visible
     assert (context.rank, context.world_size, context.rendezvous) == (rank, 2, MEETING)
     assert context.groups == {"tp": ((0, 1),)}
+
+
+def test_a_replica_is_found_by_its_number(given: list[EngineContext]) -> None:
+    """A plan that is a share of another one has gaps in them."""
+    whole = plan("cuda")
+    (stage,) = whole.stages
+    share = replace(stage, replicas=stage.replicas[1:])
+    rank_engine(replace(whole, stages=(share,)), share, 1, rank=0, rendezvous=MEETING)
+    assert given[0].device == "cuda:2"

@@ -108,7 +108,7 @@ def test_a_line_without_end_is_bounded() -> None:
 
 def test_a_stage_finds_our_modules_first_and_then_its_own() -> None:
     """Where its environment says, before where this process looks."""
-    paths = child._search_path({"PYTHONPATH": "/own/one::/own/two"}).split(os.pathsep)
+    paths = child.search_path({"PYTHONPATH": "/own/one::/own/two"}).split(os.pathsep)
     assert (Path(paths[0]) / "stagemesh").is_dir()
     assert paths[1:3] == ["/own/one", "/own/two"]
     assert len(paths) > 3

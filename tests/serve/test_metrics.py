@@ -124,7 +124,7 @@ def test_every_metric_is_fed_by_a_real_run(client: Client) -> None:
     assert sent >= 4 * RATE * SECONDS
     hops = total(found, "transfer_in_flight_s_count", stage="two", source="one")
     assert 0 < hops <= total(found, "transfer_chunks_total", stage="one", target="two")
-    os.kill(client.server.omni.pids[ReplicaId(stage=1, replica=0)], signal.SIGKILL)
+    os.kill(client.server._omni.pids[ReplicaId(stage=1, replica=0)], signal.SIGKILL)
     wanted, exported = everything, exported | later
     until_none(look)
 

@@ -79,13 +79,13 @@ class Server:
         self, plan: Plan, options: ServeOptions, place: OneOfSeveral | None = None
     ) -> None:
         """Nothing is started yet; raises `DiagnosticError` when the plan cannot be run."""
-        self.omni: Final = AsyncOmni(
+        self._omni = AsyncOmni(
             plan,
             queue_limit=options.queue_limit,
             unread_bytes=options.max_unread_bytes,
             frontend=0 if place is None else place.frontend,
         )
-        self.omni.observers.add(Spans(plan.pipeline))
+        self._omni.observers.add(Spans(plan.pipeline))
         self._options = options
         self._place = place
         self._stop = asyncio.Event()
@@ -93,9 +93,14 @@ class Server:
         self._control: Path | None = None
 
     @property
+    def omni(self) -> AsyncOmni:
+        """The system."""
+        return self._omni
+
+    @property
     def observers(self) -> Observers:
         """Who hears of what happens."""
-        return self.omni.observers
+        return self._omni.observers
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until `stop`; everything that was started is stopped when this returns.
@@ -108,7 +113,7 @@ class Server:
             if await self._started():
                 on_ready(listening)
                 await self._stop.wait()
-                if not await self.omni.drain():
+                if not await self._omni.drain():
                     _log.warning("requests that did not end in time are given up")
         finally:
             await self._close()
@@ -117,19 +122,19 @@ class Server:
         """Begin to drain; a second call ends everything at once."""
         if self._stop.is_set():
             _log.warning("told to stop again: everything ends now")
-            self.omni.kill()
+            self._omni.kill()
         self._stop.set()
 
     async def _listen(self) -> Listening:
         options, place = self._options, self._place
         public = listen_on(options.host, options.port) if place is None else place.door
         host, port = public.getsockname()[:2]
-        watch = OwnWatch(self.omni) if place is None else place.watch
-        api = Api(self.omni, options.key, watch)
+        watch = OwnWatch(self._omni) if place is None else place.watch
+        api = Api(self._omni, options.key, watch)
         await self._serve(api.app(options.max_request_bytes), public)
         if place is None:
             path = options.control or control_path(port)
-            await self._serve(Control(OwnSystem(self.omni)).app(), listen_at(path))
+            await self._serve(Control(OwnSystem(self._omni)).app(), listen_at(path))
             self._control = path
         return Listening(url=url_of(host, port), control=self._control)
 
@@ -142,7 +147,7 @@ class Server:
 
     async def _started(self) -> bool:
         """Start the stages; `False` when the server was told to stop meanwhile."""
-        start = asyncio.ensure_future(self.omni.start())
+        start = asyncio.ensure_future(self._omni.start())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +161,7 @@ class Server:
 
     async def _close(self) -> None:
         try:
-            await self.omni.close()
+            await self._omni.close()
         finally:
             for runner in self._runners:
                 await runner.cleanup()

@@ -23,11 +23,14 @@ from tests.runtime.talking import duplex_plan, talking
 
 
 def divided(
-    frontends: int, sessions: int = 8, recovery: RecoveryPlan | None = None, **program: object
+    frontends: int,
+    sessions: int = 8,
+    recovery: RecoveryPlan | None = None,
+    **program: object,
 ) -> Plan:
     """One stage with a replica, and so a group, for each frontend."""
     groups = [(replica,) for replica in range(frontends)]
-    duplex = duplex_plan(groups, sessions=sessions, cap=2, frontends=frontends)
+    duplex = duplex_plan(groups, sessions=sessions, cap=2, frontends=frontends, can_resume=False)
     plan = talking(duplex, (frontends,), program)
     (stage,) = plan.stages
     setup = replace(stage.setup, recovery=recovery or RecoveryPlan(restart_delay=0.0))
@@ -93,10 +96,14 @@ class Several:
 
 @contextmanager
 def several(plan: Plan, folder: Path, **options: Any) -> Iterator[Several]:  # noqa: ANN401  as declared
-    """Serve `plan` on a free port until the context is left; raises what the server raises."""
+    """Serve `plan` on a free port until the context is left; raises what the server raises.
+
+    `log` among the options says what frontends log.
+    """
     thread = LoopThread()
+    log = options.pop("log", None)
     control = folder / "private" / "s.sock"
-    server = Frontends(plan, ServeOptions(**{"port": 0, "control": control, **options}))
+    server = Frontends(plan, ServeOptions(**{"port": 0, "control": control, **options}), log)
     ready: concurrent.futures.Future[Listening] = concurrent.futures.Future()
 
     async def begin() -> asyncio.Task[None]:

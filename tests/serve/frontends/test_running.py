@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -17,9 +18,10 @@ from stagemesh.cli._main import main
 from stagemesh.errors import DiagnosticError, StartupError
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.serve.frontends import parent
+from stagemesh.serve.frontends.parent import FrontendLog
 from stagemesh.serve.sockets import listen_on
 from tests.runtime.leaks import host, wait_until_as
-from tests.runtime.started import wait_for_exit
+from tests.runtime.started import WAIT_S, wait_for_exit
 from tests.serve.frontends.several import Several, divided, several
 
 pytestmark = pytest.mark.slow
@@ -137,6 +139,34 @@ def test_one_that_does_not_answer_is_told_of(
     finally:
         os.kill(pid, signal.SIGCONT)
     server.until(lambda state: state["frontends"][0]["state"] == "serving")
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (FrontendLog(form="json"), '"frontend": 0, "request_id": "mine"'),
+        (FrontendLog(form="text"), "stagemesh.requests [frontend=0 request_id=mine]: is not taken"),
+        (FrontendLog(debug=True), "frontend 0: stagemesh."),
+        (FrontendLog(), None),
+    ],
+)
+def test_lines_of_the_log_say_whose_they_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], log: FrontendLog, told: str | None
+) -> None:
+    """Frontends write to the standard error of their parent; without a word they log nothing."""
+    with several(divided(1), tmp_path, log=log) as server:
+        connection = http.client.HTTPConnection(*server.address, timeout=WAIT_S)
+        body = json.dumps({"prompt": "outside of any session", "request_id": "mine"})
+        connection.request("POST", "/v1/generate", body)
+        assert connection.getresponse().status == 400
+        connection.close()
+        os.kill(pids(server)[0][1], signal.SIGKILL)
+        server.until(lambda state: state["stages"][0]["replicas"][0]["num_restarts"] == 1)
+    shown = capfd.readouterr().err
+    if told is None:
+        assert "request" not in shown
+    else:
+        assert told in shown
 
 
 def test_nothing_is_left_when_it_has_stopped(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def sight(frontend: int, state: ReplicaState, told: str | None = None, *readings
         }
         for stage in share.stages
     ]
-    said = {"pipeline": "fakes", "state": told, "stages": replicas}
+    said: dict[str, object] = {"pipeline": "fakes", "state": told, "stages": replicas}
     return Sight(
         frontend=frontend,
         state=state,

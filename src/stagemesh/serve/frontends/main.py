@@ -82,7 +82,10 @@ async def _serve(control: socket.socket, door: socket.socket) -> int:
 def _deaf(listening: asyncio.Task[None]) -> None:
     """A fault of our own: who no longer hears his parent is worse than who has died."""
     if not listening.cancelled():
-        told = {"message": "a frontend is deaf", "exception": listening.exception()}
+        told: dict[str, object] = {
+            "message": "a frontend is deaf",
+            "exception": listening.exception(),
+        }
         crash(listening.get_loop(), told)
 
 

@@ -119,7 +119,8 @@ class FrontendProcess:
     ) -> Seen | Restored | None:
         if self._link is None:
             return None
-        found = self._asked[number] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Seen | Restored | None] = asyncio.get_running_loop().create_future()
+        self._asked[number] = found
         self._say(word)
         try:
             async with asyncio.timeout(within_s):

@@ -17,11 +17,13 @@ import pytest
 from stagemesh.cli._main import main
 from stagemesh.errors import DiagnosticError, StartupError
 from stagemesh.plan.setup import RecoveryPlan
-from stagemesh.serve.frontends import parent
-from stagemesh.serve.frontends.parent import FrontendLog
+from stagemesh.serve.frontends import parent, process
+from stagemesh.serve.frontends.parent import FrontendLog, Frontends
+from stagemesh.serve.server import ServeOptions
 from stagemesh.serve.sockets import listen_on
 from tests.runtime.leaks import host, wait_until_as
 from tests.runtime.started import WAIT_S, wait_for_exit
+from tests.serve.frontends import wrong
 from tests.serve.frontends.several import Several, divided, several
 
 pytestmark = pytest.mark.slow
@@ -170,10 +172,20 @@ def test_lines_of_the_log_say_whose_they_are(
 
 
 def test_nothing_is_left_when_it_has_stopped(tmp_path: Path) -> None:
-    """No process, descriptor, shared memory or control socket, and the port is free."""
+    """No process, descriptor, shared memory or control socket, and the port is free.
+
+    One that was started again makes no difference.
+    """
     before = host()
     with several(divided(2), tmp_path) as server:
         control, address = server.listening.control, server.address
+        os.kill(pids(server)[0][0], signal.SIGKILL)
+        server.until(
+            lambda state: (
+                state["frontends"][0]["num_restarts"] == 1
+                and state["frontends"][0]["state"] == "serving"
+            )
+        )
         running = [pid for both in pids(server) for pid in both]
         assert control is not None
         assert control.exists()
@@ -193,6 +205,38 @@ def test_a_frontend_that_does_not_come_up_ends_all_of_them(tmp_path: Path) -> No
     assert caught.value.stage == "stage0"
     assert "the program fails at `load`" in str(caught.value)
     wait_until_as(before)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("garbage", "it cannot be understood"),
+        ("a word of the parent", "a frontend does not say `Stop`"),
+        ("silent end", "exited with code 3"),
+        ("closed stream", "was killed by SIGKILL"),
+    ],
+)
+def test_a_frontend_that_is_wrong_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, told: str
+) -> None:
+    """Whatever it says or does not say, its parent says why, and nothing of it is left."""
+    monkeypatch.setattr(process, "_MODULE", wrong.__name__)
+    monkeypatch.setattr(process, "_LINGER_S", 0.2)
+    monkeypatch.setenv(wrong.HOW, how)
+    before = host()
+    with pytest.raises(StartupError, match=told), several(divided(2), tmp_path):
+        pass
+    wait_until_as(before)
+
+
+def test_limits_on_all_are_divided_among_the_frontends() -> None:
+    """Nobody lends any; what is about one request holds for each as it is."""
+    server = Frontends(divided(3), ServeOptions(queue_limit=5, max_request_bytes=7))
+    begins = [server._begin(one) for one in server._all]
+    assert [begin.queue_limit for begin in begins] == [2, 2, 1]
+    assert {begin.max_request_bytes for begin in begins} == {7}
+    unlimited = Frontends(divided(2), ServeOptions())
+    assert [unlimited._begin(one).queue_limit for one in unlimited._all] == [None, None]
 
 
 def test_a_server_without_frontends_ends(tmp_path: Path) -> None:
@@ -237,6 +281,7 @@ import asyncio, sys
 from pathlib import Path
 from stagemesh.serve.frontends.parent import Frontends
 from stagemesh.serve.server import ServeOptions
+from tests.serve.frontends import wrong
 from tests.serve.frontends.several import divided
 
 async def run():

@@ -27,7 +27,11 @@ PIPELINES = (
         model_type="parlour",
         summary="a model that talks",
         default_deploy_config_name="parlour",
-        duplex=DuplexModel(plugin="parlour:nothing", supports_concurrent_sessions=True),
+        duplex=DuplexModel(
+            plugin="parlour:nothing",
+            supports_concurrent_sessions=True,
+            supports_session_resume=RESUMES,
+        ),
         stages=(
             StagePipelineConfig(stage_id=0, model_stage="ear", execution_type=KIND),
             StagePipelineConfig(
@@ -54,12 +58,15 @@ stages:
 """
 
 
-def test_a_deploy_file_makes_a_pipeline_talk_in_sessions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontends", [1, 2])
+def test_a_deploy_file_makes_a_pipeline_talk_in_sessions(tmp_path: Path, frontends: int) -> None:
     """Planned, served, asked over a WebSocket, and stopped with a session that is open."""
     site, model = tmp_path / "site", tmp_path / "model"
     for folder in (site / "parlour", site / "parlour-1.0.dist-info", model):
         folder.mkdir(parents=True)
-    (site / "parlour" / "__init__.py").write_text(PIPELINE)
+    # who comes back may reach another frontend
+    pipeline = PIPELINE.replace("RESUMES", str(frontends == 1))
+    (site / "parlour" / "__init__.py").write_text(pipeline)
     metadata = site / "parlour-1.0.dist-info"
     (metadata / "entry_points.txt").write_text("[stagemesh.models]\nparlour = parlour\n")
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: parlour\nVersion: 1.0\n")
@@ -69,6 +76,7 @@ def test_a_deploy_file_makes_a_pipeline_talk_in_sessions(tmp_path: Path) -> None
     (site / "parlour" / "deploy" / "parlour.yaml").write_text("stages: []\n")
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     asked = [sys.executable, "-m", "stagemesh", "serve", "model"]
+    asked += ["--api-server-count", str(frontends)]
     with subprocess.Popen(
         [*asked, "--deploy-config", "deploy.yaml", "--port", "0", "--control-socket", "private/s"],
         cwd=tmp_path,

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from stagemesh.config.launch import LaunchOptions, given_options
-from stagemesh.plan.launch import ray_reasons
+from stagemesh.plan.launch import launch_reasons, ray_reasons
 from stagemesh.plan.place import Placement
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.plan.saved import open_saved
+from stagemesh.plan.setup import Executor
 from stagemesh.plan.values import DevicesPlan
 from tests.config.flagged import CATALOG, HOST, codes_of, made_from, planned
 
@@ -86,16 +87,44 @@ def test_a_start_by_ray_acts_on_what_others_are_told(tmp_path: Path) -> None:
         ({0: ((0, 1),), 1: ((1,), (0,))}, "multi_process", []),
     ],
 )
+@pytest.mark.parametrize("by", ["backend", "executor"])
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_devices_that_are_shared_by_ray_are_single_ones(
-    places: Mapping[int, tuple[tuple[int, ...], ...]], backend: str, said: list[str], kind: str
+    places: Mapping[int, tuple[tuple[int, ...], ...]],
+    backend: str,
+    said: list[str],
+    kind: str,
+    by: str,
 ) -> None:
     """Of several at once it gives no parts; a slot of a CPU is no device to it."""
     devices = DevicesPlan(kind=kind, count=4, memory_bytes=None, imaginary=False)
-    options = LaunchOptions(worker_backend=backend)  # type: ignore[arg-type]  # one of both
+    is_ray = backend == "ray"
+    options = LaunchOptions(worker_backend="ray" if is_ray and by == "backend" else "multi_process")
+    executor: Executor = "ray" if is_ray and by == "executor" else "mp"
     placement = Placement(replicas=places, devices=devices)
-    found = list(ray_reasons(options, placement, {0: "a", 1: "b"}))
+    found = list(ray_reasons(options, placement, {0: "a", 1: "b"}, {0: executor, 1: executor}))
     assert found == (said if kind == "cuda" else [])
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_ray_starts_ranks_of_a_start_that_runs_everything(kind: str) -> None:
+    """Beside stages that it does not start only on CPU, of which it gives nothing away."""
+    devices = DevicesPlan(kind=kind, count=4, memory_bytes=None, imaginary=False)
+    placement = Placement(replicas={0: ((0,),), 1: ((1, 2),)}, devices=devices)
+    executors: dict[int, Executor] = {0: "uni", 1: "ray"}
+    found = list(ray_reasons(LaunchOptions(), placement, {0: "a", 1: "b"}, executors))
+    told = "`a`: Ray would give others the devices that it does not start it on"
+    assert found == ([told] if kind == "cuda" else [])
+    several = LaunchOptions(stage_id=1, omni_master_address="h", omni_master_port=1)
+    found = list(ray_reasons(several, placement, {0: "a", 1: "b"}, executors))
+    assert found[0] == "`b`: Ray starts ranks only where one start runs all stages"
+
+
+def test_a_start_with_ranks_by_ray_acts_on_what_others_are_told() -> None:
+    """As one does whose stages are all started so."""
+    options = LaunchOptions(omni_master_address="h", omni_token_file="t")
+    assert list(launch_reasons(options, ["uni", "ray"])) == []
+    assert len(list(launch_reasons(options, ["uni", "mp"]))) == 2
 
 
 def test_an_option_that_says_what_happens_anyway_is_in_effect(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from stagemesh.errors import StagemeshError
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.child import Child
+from stagemesh.runtime.launchers.far_rank import FarRanks, RankLinks
 from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.ranked import RankedChildren, start_replica
 from stagemesh.runtime.launchers.remote import gone
@@ -73,6 +74,8 @@ class Site:
     """Where this start does."""
     patience_s: float
     """How long the head is looked for, and how long it may have no place for this start."""
+    ranks: tuple[RankLinks, ...] = ()
+    """Further ranks that others keep, if they do: they come to `gate`."""
 
 
 class Post:
@@ -119,9 +122,10 @@ class Post:
 
         Raises `NoHeadError` when there is no head any more.
         """
-        stage = self._site.stage
+        site, stage = self._site, self._site.stage
+        far = FarRanks(gate=site.gate, links=site.ranks, files=site.files) if site.ranks else None
         self._child = start_replica(
-            self.who, stage, self._on_stage, self._on_stage_lost, self._on_exit
+            self.who, stage, self._on_stage, self._on_stage_lost, self._on_exit, far
         )
         self._child.say(
             Setup(

@@ -119,7 +119,7 @@ class FakeRay:
         self.is_deadly = False
         self.plan: str | None = None
         self.bad_bundle = 0
-        self.nodes_of_bundles = ("127.0.0.3",)
+        self.nodes_of_bundles: tuple[str, ...] = ("127.0.0.3",)
         self.hold = threading.Event()
         self.hold.set()
         self.inits: list[Mapping[str, object]] = []

@@ -51,7 +51,7 @@ def environ(pid: int) -> str:
 
 
 def is_last_rank(actor: Mapping[str, Any]) -> bool:
-    """Whether an actor keeps a further rank, on the node where rank 0 is not."""
+    """Whether an actor keeps a further rank, on the node that is filled last."""
     node, pid = stage_of(actor)
     words = Path(f"/proc/{pid}/cmdline").read_text(encoding="ascii").split("\0")
     return node == "127.0.0.3" and "stagemesh.runtime.rank_main" in words

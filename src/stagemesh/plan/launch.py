@@ -28,6 +28,7 @@ _OF_SEVERAL_STARTS: Final = frozenset(
     {
         "headless",
         "omni_dp_size_local",
+        "omni_heartbeat_timeout",
         "omni_master_address",
         "omni_master_port",
         "omni_replica_address",
@@ -40,6 +41,7 @@ _OF_SEVERAL_STARTS: Final = frozenset(
 """Options that the runtime acts on where a start is one of several."""
 _BY_RAY: Final = frozenset(
     {
+        "omni_heartbeat_timeout",
         "omni_master_address",
         "omni_master_port",
         "omni_tls_ca",
@@ -51,6 +53,10 @@ _BY_RAY: Final = frozenset(
     }
 )
 """Options that it acts on where Ray starts the stages."""
+
+
+_WATCH: Final = "omni_heartbeat_timeout"
+"""What the start with the orchestrator acts on alone: it watches the others."""
 
 
 def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
@@ -74,7 +80,9 @@ def launch_reasons(options: LaunchOptions, executors: Iterable[Executor]) -> Ite
     has_ray = options.worker_backend == "ray" or "ray" in executors
     effective = _ELSEWHERE | (_BY_RAY if has_ray else frozenset())
     for name in given_options(options):
-        if name in effective:
+        if name == _WATCH and options.headless:
+            yield f"nothing comes of `{flag_name(name)}` with `{flag_name('headless')}`"
+        elif name in effective:
             continue
         if name not in _OF_SEVERAL_STARTS:
             yield f"the runtime does not act on `{flag_name(name)}` yet"

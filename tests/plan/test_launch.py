@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stagemesh.config.launch import LaunchOptions, given_options
-from stagemesh.plan.launch import ray_reasons
+from stagemesh.plan.launch import is_by_ray, is_spread, launch_reasons, ray_reasons
 from stagemesh.plan.place import Placement
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.save import from_json, to_json
 from stagemesh.plan.saved import open_saved
+from stagemesh.plan.setup import Executor
 from stagemesh.plan.values import DevicesPlan
+from stagemesh.testing.fake_plan import FakeStage, stage_plan
 from tests.config.flagged import CATALOG, HOST, codes_of, made_from, planned
 
 MASTER = "--omni-master-address h --omni-master-port 1"
@@ -38,20 +41,16 @@ OPTIONS = {
     "init_timeout": "--init-timeout 3",
     "shutdown_timeout": "--shutdown-timeout 3",
 }
-IDLE = ("omni_heartbeat_timeout",)
-"""Options on which nothing acts yet."""
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_on_which_nothing_acts_makes_the_plan_not_runnable(
-    name: str, tmp_path: Path
-) -> None:
-    """It is in the plan, and the plan says so."""
+def test_an_option_is_in_the_plan_and_something_acts_on_it(name: str, tmp_path: Path) -> None:
+    """What does not would be told."""
     plan = planned(made_from(tmp_path, OPTIONS[name]))
     assert name in given_options(plan.launch)
     flag = f"--{name.replace('_', '-')}"
     reason = f"the runtime does not act on `{flag}` yet"
-    assert (reason in plan.not_runnable) is (name in IDLE)
+    assert reason not in plan.not_runnable
     assert plan.values[f"launch.{name}"].origin == flag
 
 
@@ -68,9 +67,7 @@ def test_a_start_by_ray_acts_on_what_others_are_told(tmp_path: Path) -> None:
     """Where its processes find it, and what they say to get in."""
     line = f"--worker-backend ray {MASTER} --omni-token-file t --omni-tls-cert c --omni-tls-key k"
     plan = planned(made_from(tmp_path, f"{line} --omni-tls-ca a --omni-heartbeat-timeout 3"))
-    assert [reason for reason in plan.not_runnable if "--" in reason] == [
-        "the runtime does not act on `--omni-heartbeat-timeout` yet"
-    ]
+    assert not [reason for reason in plan.not_runnable if "--" in reason]
 
 
 @pytest.mark.parametrize(
@@ -86,16 +83,63 @@ def test_a_start_by_ray_acts_on_what_others_are_told(tmp_path: Path) -> None:
         ({0: ((0, 1),), 1: ((1,), (0,))}, "multi_process", []),
     ],
 )
+@pytest.mark.parametrize("by", ["backend", "executor"])
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_devices_that_are_shared_by_ray_are_single_ones(
-    places: Mapping[int, tuple[tuple[int, ...], ...]], backend: str, said: list[str], kind: str
+    places: Mapping[int, tuple[tuple[int, ...], ...]],
+    backend: str,
+    said: list[str],
+    kind: str,
+    by: str,
 ) -> None:
     """Of several at once it gives no parts; a slot of a CPU is no device to it."""
     devices = DevicesPlan(kind=kind, count=4, memory_bytes=None, imaginary=False)
-    options = LaunchOptions(worker_backend=backend)  # type: ignore[arg-type]  # one of both
+    is_ray = backend == "ray"
+    options = LaunchOptions(worker_backend="ray" if is_ray and by == "backend" else "multi_process")
+    executor: Executor = "ray" if is_ray and by == "executor" else "mp"
     placement = Placement(replicas=places, devices=devices)
-    found = list(ray_reasons(options, placement, {0: "a", 1: "b"}))
+    found = list(ray_reasons(options, placement, {0: "a", 1: "b"}, {0: executor, 1: executor}))
     assert found == (said if kind == "cuda" else [])
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_ray_starts_ranks_of_a_start_that_runs_everything(kind: str) -> None:
+    """Beside stages that it does not start only on CPU, of which it gives nothing away."""
+    devices = DevicesPlan(kind=kind, count=4, memory_bytes=None, imaginary=False)
+    placement = Placement(replicas={0: ((0,),), 1: ((1, 2),)}, devices=devices)
+    executors: dict[int, Executor] = {0: "uni", 1: "ray"}
+    found = list(ray_reasons(LaunchOptions(), placement, {0: "a", 1: "b"}, executors))
+    told = "`a`: Ray would give others the devices that it does not start it on"
+    assert found == ([told] if kind == "cuda" else [])
+    several = LaunchOptions(stage_id=1, omni_master_address="h", omni_master_port=1)
+    found = list(ray_reasons(several, placement, {0: "a", 1: "b"}, executors))
+    assert found[0] == "`b`: Ray starts ranks only where one start runs all stages"
+
+
+def test_a_start_with_ranks_by_ray_acts_on_what_others_are_told() -> None:
+    """As one does whose stages are all started so."""
+    options = LaunchOptions(omni_master_address="h", omni_token_file="t")
+    assert list(launch_reasons(options, ["uni", "ray"])) == []
+    assert len(list(launch_reasons(options, ["uni", "mp"]))) == 2
+
+
+def test_only_the_start_of_the_orchestrator_watches_others(tmp_path: Path) -> None:
+    """A headless one says that it does not."""
+    line = f"--stage-id 1 {MASTER} --omni-heartbeat-timeout 3"
+    told = "nothing comes of `--omni-heartbeat-timeout` with `--headless`"
+    assert told not in planned(made_from(tmp_path, line)).not_runnable
+    assert told in planned(made_from(tmp_path, f"{line} --headless")).not_runnable
+
+
+@pytest.mark.parametrize("executor", ["mp", "ray"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_are_spread_where_ray_starts_several(executor: Executor, ranks: int) -> None:
+    """A stage is started by it when either says so."""
+    stage = stage_plan(0, FakeStage(name="a", ranks=ranks))
+    stage = replace(stage, setup=replace(stage.setup, executor=executor))
+    assert is_spread(stage) is (executor == "ray" and ranks > 1)
+    assert is_by_ray(LaunchOptions(), stage) is (executor == "ray")
+    assert is_by_ray(LaunchOptions(worker_backend="ray"), stage)
 
 
 def test_an_option_that_says_what_happens_anyway_is_in_effect(tmp_path: Path) -> None:
@@ -172,7 +216,7 @@ def test_an_edited_launch_is_judged_again(tmp_path: Path) -> None:
     for change, codes in (
         ({"stage_id": 9}, ["CF020"]),
         ({"omni_master_port": None}, ["CF080"]),
-        ({"omni_heartbeat_timeout": 3.0}, ["PL047"]),
+        ({"headless": True, "omni_heartbeat_timeout": 3.0}, ["PL047"]),
         ({"omni_master_port": 2}, []),
     ):
         edited = {**tree, "launch": {**tree["launch"], **change}}

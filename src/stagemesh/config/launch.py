@@ -58,7 +58,7 @@ class LaunchOptions:
     ray_address: Address | None = None
     """Address of the Ray cluster that starts them."""
     omni_heartbeat_timeout: Annotated[float, Range(minimum=0.001)] | None = None
-    """Seconds of silence after which another start counts as dead."""
+    """Seconds without an answer after which a replica that runs elsewhere counts as dead."""
     stage_init_timeout: Seconds | None = None
     """Seconds that one stage may take until it is ready."""
     init_timeout: Seconds = 600

@@ -136,8 +136,8 @@ def _plan(request: PlanRequest, context: RuleContext, ruled: Ruling, report: Rep
         edges=context.edges,
         not_runnable=(
             *reasons(context, ruled),
-            *launch_reasons(launch),
-            *ray_reasons(launch, placement, names),
+            *launch_reasons(launch, ruled.executors.values()),
+            *ray_reasons(launch, placement, names, ruled.executors),
         ),
         skipped_checks=report.skipped,
         launch=launch,

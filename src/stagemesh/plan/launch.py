@@ -9,7 +9,8 @@ from stagemesh.config.launch import NO_STAGE, LaunchOptions, given_options
 from stagemesh.config.launch_rules import flag_name
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.place import Placement
-from stagemesh.plan.values import Plan
+from stagemesh.plan.setup import Executor
+from stagemesh.plan.values import Plan, StagePlan
 
 _CPU_KIND: Final = "cpu"
 _ELSEWHERE: Final = frozenset(
@@ -27,6 +28,7 @@ _OF_SEVERAL_STARTS: Final = frozenset(
     {
         "headless",
         "omni_dp_size_local",
+        "omni_heartbeat_timeout",
         "omni_master_address",
         "omni_master_port",
         "omni_replica_address",
@@ -39,6 +41,7 @@ _OF_SEVERAL_STARTS: Final = frozenset(
 """Options that the runtime acts on where a start is one of several."""
 _BY_RAY: Final = frozenset(
     {
+        "omni_heartbeat_timeout",
         "omni_master_address",
         "omni_master_port",
         "omni_tls_ca",
@@ -52,17 +55,34 @@ _BY_RAY: Final = frozenset(
 """Options that it acts on where Ray starts the stages."""
 
 
+_WATCH: Final = "omni_heartbeat_timeout"
+"""What the start with the orchestrator acts on alone: it watches the others."""
+
+
 def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
     """Fill in the defaults of what was given."""
     values = {name: sourced.value for name, sourced in given.items()}
     return LaunchOptions(**values)  # type: ignore[arg-type]  # each was checked against its type
 
 
-def launch_reasons(options: LaunchOptions) -> Iterator[str]:
+def is_by_ray(options: LaunchOptions, stage: StagePlan) -> bool:
+    """Whether Ray starts the processes of a stage."""
+    return options.worker_backend == "ray" or stage.setup.executor == "ray"
+
+
+def is_spread(stage: StagePlan) -> bool:
+    """Whether it starts every rank on its own, on whichever node has room."""
+    return stage.setup.executor == "ray" and stage.world_size > 1
+
+
+def launch_reasons(options: LaunchOptions, executors: Iterable[Executor]) -> Iterator[str]:
     """Say which options nothing acts on: not yet, or not in a start that is alone."""
-    effective = _ELSEWHERE | (_BY_RAY if options.worker_backend == "ray" else frozenset())
+    has_ray = options.worker_backend == "ray" or "ray" in executors
+    effective = _ELSEWHERE | (_BY_RAY if has_ray else frozenset())
     for name in given_options(options):
-        if name in effective:
+        if name == _WATCH and options.headless:
+            yield f"nothing comes of `{flag_name(name)}` with `{flag_name('headless')}`"
+        elif name in effective:
             continue
         if name not in _OF_SEVERAL_STARTS:
             yield f"the runtime does not act on `{flag_name(name)}` yet"
@@ -71,16 +91,35 @@ def launch_reasons(options: LaunchOptions) -> Iterator[str]:
 
 
 def ray_reasons(
-    options: LaunchOptions, placement: Placement, names: Mapping[int, str]
+    options: LaunchOptions,
+    placement: Placement,
+    names: Mapping[int, str],
+    executors: Mapping[int, Executor],
 ) -> Iterator[str]:
-    """Say which stages share devices in a way that Ray cannot keep: it parts single ones alone."""
-    if options.worker_backend != "ray" or placement.devices.kind == _CPU_KIND:
+    """Say what of the starts of stages by Ray nobody can carry out."""
+    ours = [
+        stage_id
+        for stage_id in names
+        if options.worker_backend != "ray" and executors[stage_id] != "ray"
+    ]
+    rays = [stage_id for stage_id in names if stage_id not in ours]
+    if options.stage_id is not None:
+        for stage_id in rays:
+            yield f"`{names[stage_id]}`: Ray starts ranks only where one start runs all stages"
+    if placement.devices.kind == _CPU_KIND or not rays:
         return
+    for stage_id in ours:
+        yield f"`{names[stage_id]}`: Ray would give others the devices that it does not start it on"
+    yield from _badly_shared(placement, {stage_id: names[stage_id] for stage_id in rays})
+
+
+def _badly_shared(placement: Placement, names: Mapping[int, str]) -> Iterator[str]:
+    """Say which stages share devices in a way that Ray cannot keep: it parts single ones alone."""
     holders: dict[int, list[tuple[str, int]]] = {}
-    for stage_id, replicas in placement.replicas.items():
-        for devices in replicas:
+    for stage_id, name in names.items():
+        for devices in placement.replicas[stage_id]:
             for device in devices:
-                holders.setdefault(device, []).append((names[stage_id], len(devices)))
+                holders.setdefault(device, []).append((name, len(devices)))
     shared = (held for held in holders.values() if len(held) > 1 and max(n for _, n in held) > 1)
     for stages in dict.fromkeys(" and ".join(dict.fromkeys(_told(held))) for held in shared):
         yield f"Ray gives no part of several devices, and {stages} share some"

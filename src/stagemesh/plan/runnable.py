@@ -75,6 +75,8 @@ def _of_stage(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
     for item in draft.stack.axes:
         for reason in _of_axis(item, spec):
             yield f"`{name}`: {reason}"
+    if spec.owns_ranks and ruled.executors[draft.stage_id] == "ray":
+        yield f"`{name}`: engine `{spec.name}` starts its ranks itself, and not by `ray`"
     yield from _of_setup(draft, ruled)
 
 
@@ -117,7 +119,7 @@ def _of_setup(draft: StageDraft, ruled: Ruling) -> Iterator[str]:
     runner, executor = ruled.runners[stage_id], ruled.executors[stage_id]
     if runner != "v1" and "model_runner" in draft.choice.stage_args:
         yield f"`{name}`: no engine has model runner `{runner}` yet"
-    if executor not in ("uni", "mp"):
+    if executor == "external_launcher":
         yield f"`{name}`: nothing starts ranks by `{executor}` yet"
 
 

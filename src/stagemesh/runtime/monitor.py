@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -40,8 +41,16 @@ class Routes(Protocol):
 class Monitor:
     """Watches replicas that serve."""
 
-    def __init__(self, members: Iterable[Member], routes: Routes) -> None:
-        """Begin; `members` are those that there are at the time."""
+    def __init__(
+        self, members: Iterable[Member], routes: Routes, silence_s: float | None = None
+    ) -> None:
+        """Begin; `members` are those that there are at the time.
+
+        A process elsewhere may be silent for `silence_s`, in whole questions, where that is said.
+        """
+        self._num_dead_elsewhere = NUM_DEAD
+        if silence_s is not None:
+            self._num_dead_elsewhere = math.ceil(silence_s / INTERVAL_S)
         self._members = members
         self._routes = routes
         self._loop = asyncio.get_running_loop()
@@ -64,7 +73,8 @@ class Monitor:
 
     def _judge(self, member: Member, process: Process) -> None:
         limit = member.stage.setup.recovery.step_timeout
-        if (why := _hangs(process.pulse, NUM_DEAD, 2 * limit)) is not None:
+        num_dead = self._num_dead_elsewhere if process.pid is None else NUM_DEAD
+        if (why := _hangs(process.pulse, num_dead, 2 * limit)) is not None:
             process.lost(why)
             return
         member.reason = _hangs(process.pulse, NUM_SILENT, limit)

@@ -62,7 +62,7 @@ from stagemesh.runtime.shapes import limits_of
 from stagemesh.runtime.stage_loop import Emission
 from stagemesh.runtime.stage_requests import StageRequests
 from stagemesh.runtime.stream import Stream
-from stagemesh.runtime.transport.tls import TlsFiles, secured
+from stagemesh.runtime.transport.tls import TlsFiles, secured, secured_feed
 from stagemesh.spec.engine import Rendezvous
 from stagemesh.spec.frozen import frozen
 
@@ -166,8 +166,9 @@ class StageIO:
                 self._assigned = replace(self._assigned, rendezvous=meeting)
             case Feed():
                 (fd,) = attached.fds
-                feeds = (*self._assigned.feeds, socket.socket(fileno=fd))
-                self._assigned = replace(self._assigned, feeds=feeds)
+                sock = socket.socket(fileno=fd)
+                feed = secured_feed(sock, self._plan.launch, is_acceptor=True)
+                self._assigned = replace(self._assigned, feeds=(*self._assigned.feeds, feed))
             case Ping(number=number):
                 news = self.counts.news()
                 self._control.send(Pong(number=number, step_s=self._inbox.away_s, load=news))

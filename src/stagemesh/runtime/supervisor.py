@@ -111,7 +111,8 @@ class Supervisor:
     def watch(self, frontends: Frontends) -> None:
         """Tell `frontends` of every change; to be called as soon as `start` returns."""
         self._frontends = frontends
-        self._monitor = Monitor(self._crew, frontends)
+        silence_s = self._crew.plan.launch.omni_heartbeat_timeout
+        self._monitor = Monitor(self._crew, frontends, silence_s)
 
     async def scale(self, plan: Plan, drain_s: float) -> None:
         """Run another plan, which differs in its replicas alone.

@@ -10,7 +10,8 @@ import pytest
 from stagemesh.plan.render import plan_text
 from stagemesh.plan.rules.executor import RAY_EXCLUDED, RAY_FORWARDED
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
-from tests.plan.rules.toys import DENOISER, DIT, MIXED, ONE, Toy, chain, listed
+from tests.plan import making
+from tests.plan.rules.toys import DENOISER, MIXED, ONE, Toy, chain, listed
 
 FIELD = "distributed_executor_backend"
 
@@ -44,20 +45,29 @@ def test_an_executor_that_was_not_named_follows_from_the_ranks(
 
 @pytest.mark.parametrize("kind", list(ExecutionType))
 def test_p09_a_value_for_all_stages_reaches_every_kind(toy: Toy, kind: ExecutionType) -> None:
-    """Ray is planned for, and the plan says that nothing starts it yet."""
+    """Ray starts the ranks of any stage."""
     toy = replace(toy, model=chain(kind))
     plan = toy.plan({FIELD: "ray", "stages": [{"stage_id": 0, "engine": "auto"}]})
     assert plan.stages[0].setup.executor == "ray"
     toy.keeps(plan)
-    told = "`s0`: nothing starts ranks by `ray` yet" in plan.not_runnable
-    assert told is (kind is not DIT)  # no engine runs those at all
+    assert not [reason for reason in plan.not_runnable if "ray" in reason]
     assert "s0: ranks are started by ray\n" in plan_text(plan)
 
 
 def test_executors_that_run_today_are_no_hindrance(toy: Toy) -> None:
     """A stage is a process in any case."""
-    for name in ("uni", "mp"):
+    for name in ("uni", "mp", "ray"):
         assert toy.plan({FIELD: name}).not_runnable == ()
+
+
+def test_an_engine_that_starts_its_ranks_is_not_told_to_use_ray(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan says so."""
+    monkeypatch.setattr(making, "TOY", replace(making.TOY, owns_ranks=True))
+    told = "`s0`: engine `toy` starts its ranks itself, and not by `ray`"
+    assert told in toy.plan({FIELD: "ray"}).not_runnable
+    assert toy.plan({FIELD: "mp"}).not_runnable == ()
 
 
 def test_p09_an_external_launcher_starts_no_diffusion_stage(toy: Toy) -> None:
@@ -72,6 +82,7 @@ def test_p09_an_external_launcher_starts_no_diffusion_stage(toy: Toy) -> None:
     assert found.origin.path == FIELD
     plan = toy.plan({FIELD: "external_launcher", **listed({}, {FIELD: "mp"})})
     assert [stage.setup.executor for stage in plan.stages] == ["external_launcher", "mp"]
+    assert "`s0`: nothing starts ranks by `external_launcher` yet" in plan.not_runnable
 
 
 def test_one_process_runs_one_rank(toy: Toy) -> None:

@@ -1,4 +1,7 @@
-"""The process of an actor of `FakeRay`: a job comes in, and what became of it goes out."""
+"""The process of an actor of `FakeRay`: a job comes in, and what became of it goes out.
+
+Its argument is the address of its node.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import sys
 
 import msgspec
 
-from stagemesh.runtime.launchers.ray_actor import Job, keep
+from stagemesh.runtime.launchers.ray_actor import keep
+from stagemesh.runtime.launchers.ray_jobs import decode
 
 
 def main() -> int:
     """Do the work."""
-    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Job)
-    found = asyncio.run(keep(job, "127.0.0.3"))
+    found = asyncio.run(keep(decode(sys.stdin.buffer.read()), sys.argv[1]))
     sys.stdout.buffer.write(msgspec.json.encode(found))
     return 0
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from stagemesh.runtime.launchers.ray_actor import Job, StageActor
+from stagemesh.runtime.launchers.ray_actor import StageActor
+from stagemesh.runtime.launchers.ray_jobs import Job, RankJob, decode, encode
 
 ROOT = Path(__file__).parents[3]
 DEATH = """The actor died unexpectedly before finishing this task.
@@ -53,7 +54,7 @@ class FakeActor:
         self.options = options
         self._ray = ray
         self.serve = self
-        self.job: Job | None = None
+        self.job: Job | RankJob | None = None
         self.is_killed = False
         self.is_silent = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,16 +62,19 @@ class FakeActor:
 
     def remote(self, data: bytes) -> FakeActor:
         """Begin to work."""
-        self.job = msgspec.msgpack.decode(data, type=Job)
-        if self._ray.plan is not None:
-            data = msgspec.msgpack.encode(msgspec.structs.replace(self.job, plan=self._ray.plan))
+        self.job = decode(data)
+        number = self.options["scheduling_strategy"]["placement_group_bundle_index"]
+        if self._ray.plan is not None and number == self._ray.bad_bundle:
+            data = encode(msgspec.structs.replace(self.job, plan=self._ray.plan))
+        nodes = self._ray.nodes_of_bundles
+        address = nodes[number % len(nodes)]
         process = self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.runtime.launchers.fake_actor"],
+            [sys.executable, "-m", "tests.runtime.launchers.fake_actor", address],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        if self._ray.is_deadly:
+        if self._ray.is_deadly and number == self._ray.bad_bundle:
             process.kill()
         self._thread = threading.Thread(target=self._attend, args=(process, data))
         self._thread.start()
@@ -114,6 +118,8 @@ class FakeRay:
         self.has_room: bool | None = True
         self.is_deadly = False
         self.plan: str | None = None
+        self.bad_bundle = 0
+        self.nodes_of_bundles: tuple[str, ...] = ("127.0.0.3",)
         self.hold = threading.Event()
         self.hold.set()
         self.inits: list[Mapping[str, object]] = []

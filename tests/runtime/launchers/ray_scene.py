@@ -27,7 +27,7 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 
-NODES: Final = {"127.0.0.2": 2, "127.0.0.3": 1}
+NODES: Final = {"127.0.0.2": 3, "127.0.0.3": 2}
 """CPUs of each node; an address of `localhost` would be rewritten by Ray to the outward one."""
 STORE_BYTES: Final = 80 * 1024 * 1024
 
@@ -50,6 +50,13 @@ def environ(pid: int) -> str:
     return Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
 
 
+def is_last_rank(actor: Mapping[str, Any]) -> bool:
+    """Whether an actor keeps a further rank, on the node that is filled last."""
+    node, pid = stage_of(actor)
+    words = Path(f"/proc/{pid}/cmdline").read_text(encoding="ascii").split("\0")
+    return node == "127.0.0.3" and "stagemesh.runtime.rank_main" in words
+
+
 def variables(pid: int) -> list[str | None]:
     """What a process has of the stage's own variables, and of those of this process."""
     found = dict(line.partition("=")[::2] for line in environ(pid).split("\0") if line)
@@ -68,8 +75,13 @@ async def scene(address: str) -> dict[str, object]:
     stages = list(three_stages())
     stages[0] = replace(stages[0], env={"COLOUR": "red", "RANK": "7"})
     stages = [replace(stage, recovery=RecoveryPlan(restart_delay=0.0)) for stage in stages]
+    stages[1] = replace(stages[1], ranks=3)
     launch = LaunchOptions(worker_backend="ray", ray_address=address)
-    omni = AsyncOmni(replace(fake_plan(stages), launch=launch))
+    plan = fake_plan(stages)
+    thinker, talker, vocoder = plan.stages
+    talker = replace(talker, setup=replace(talker.setup, executor="ray"))
+    plan = replace(plan, stages=(thinker, talker, vocoder), launch=launch)
+    omni = AsyncOmni(plan)
     told: dict[str, object] = {}
     try:
         await omni.start(timeout_s=120)
@@ -78,7 +90,7 @@ async def scene(address: str) -> dict[str, object]:
         told["nodes"] = sorted({node for node, _ in found})
         told["processes"] = len({pid for _, pid in found})
         told["own"] = variables(next(pid for _, pid in found if "COLOUR=" in environ(pid)))
-        victim = next(actor for actor in actors().values() if stage_of(actor)[0] == "127.0.0.3")
+        victim = next(actor for actor in actors().values() if is_last_rank(actor))
         endless: SamplingParams = {"thinker": {"num_outputs": 1_000_000, "output_bytes": 0}}
         running = asyncio.ensure_future(omni.run("hi", sampling_params=endless))
         await asyncio.sleep(0)

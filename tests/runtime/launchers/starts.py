@@ -71,11 +71,10 @@ class Starts:
 
     def plan_of(self, stage: int | str, **options: object) -> Plan:
         """The plan of one start."""
+        at = {"omni_master_address": HEAD, "omni_master_port": self.port}
         launch = LaunchOptions(
             stage_id=stage,
-            omni_master_address=HEAD,
-            omni_master_port=self.port,
-            **{**self._options, **options},  # type: ignore[arg-type]
+            **{**at, **self._options, **options},  # type: ignore[arg-type]
         )
         return replace(self._plan, launch=launch)
 

@@ -10,10 +10,11 @@ import pytest
 
 from stagemesh.errors import StartupError
 from stagemesh.plan.values import DevicesPlan, RankPlan, ReplicaPlan
-from stagemesh.runtime.launchers.ray_actor import Job
+from stagemesh.runtime.launchers.far_rank import RankLinks
 from stagemesh.runtime.launchers.ray_bundles import Share, as_seen, missing, request_for
 from stagemesh.runtime.launchers.ray_cluster import cause, load_ray
 from stagemesh.runtime.launchers.ray_environment import ray_environment
+from stagemesh.runtime.launchers.ray_jobs import Job, RankJob
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.launchers.fake_ray import DEATH
@@ -71,7 +72,7 @@ def test_a_variable_reaches_a_node_by_its_name(
 
 def test_a_job_shows_no_secret() -> None:
     """Wherever it is printed."""
-    job = Job(
+    job: Job | RankJob = Job(
         plan="plan",
         stage=1,
         replica=2,
@@ -80,6 +81,17 @@ def test_a_job_shows_no_secret() -> None:
         environment={"HF_TOKEN": "hidden"},
     )
     assert repr(job) == str(job) == "Job(stage=1, replica=2)"
+    job = RankJob(
+        plan="plan",
+        stage=1,
+        replica=2,
+        master=("h", 1),
+        token=b"hidden",
+        environment={"HF_TOKEN": "hidden"},
+        rank=3,
+        links=RankLinks(control=4, feed=5),
+    )
+    assert repr(job) == str(job) == "RankJob(stage=1, replica=2, rank=3)"
 
 
 def replica(index: int, *devices: int) -> ReplicaPlan:
@@ -133,8 +145,23 @@ def test_a_replica_asks_for_what_it_needs(
     request = request_for([(where, replica(0, *at)) for where, at in places.items()], kind)
     assert list(request.bundles) == bundles
     assert request.shares == {
-        where: Share(bundle=bundle, cpus=cpus, gpus=gpus)
+        where: (Share(bundle=bundle, cpus=cpus, gpus=gpus),)
         for where, (bundle, cpus, gpus) in shares.items()
+    }
+
+
+@pytest.mark.parametrize(("kind", "gpus"), [("cpu", 0), ("cuda", 1)])
+def test_ranks_that_ray_starts_have_a_bundle_each(kind: str, gpus: float) -> None:
+    """Those of other replicas stay together, in bundles before."""
+    places = {ONE: (0, 1, 2), TWO: (3, 4)}
+    replicas = [(where, replica(0, *at)) for where, at in places.items()]
+    request = request_for(replicas, kind, [ONE])
+    device = {"GPU": 1.0} if gpus else {}
+    two = {"GPU": 2.0} if gpus else {}
+    assert list(request.bundles) == [{"CPU": 2, **two}, *[{"CPU": 1, **device}] * 3]
+    assert request.shares == {
+        TWO: (Share(bundle=0, cpus=2, gpus=2 * gpus),),
+        ONE: tuple(Share(bundle=bundle, cpus=1, gpus=gpus) for bundle in (1, 2, 3)),
     }
 
 
@@ -185,6 +212,8 @@ def test_a_process_has_the_devices_that_ray_shows_it() -> None:
     assert (seen.stages[0], seen.stages[2]) == (plan.stages[0], plan.stages[2])
     with pytest.raises(StartupError, match="Ray shows it `1` devices, and it needs `2`"):
         as_seen(plan, where, ("2",))
+    alone = as_seen(plan, where, ("2",), rank=1)
+    assert [rank.device for rank in alone.stages[1].replicas[1].ranks] == [7, 0]
 
 
 @pytest.mark.parametrize(
@@ -208,5 +237,5 @@ def test_a_death_is_told_in_one_line(text: str, told: str) -> None:
 def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else needs it."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(StartupError, match=r"needs Ray: `pip install 'stagemesh\[ray\]'`"):
+    with pytest.raises(StartupError, match=r"need Ray: `pip install 'stagemesh\[ray\]'`"):
         load_ray()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -17,12 +19,39 @@ from stagemesh.testing.connector_conformance import open_fds
 NUM_RANKS = 3
 
 
+def far_pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a feed between hosts."""
+    with socket.create_server(("127.0.0.2", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        near, _ = listener.accept()
+    near.setblocking(False)  # noqa: FBT003  as one that comes in at a door
+    return near, far
+
+
+def mixed_pairs() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Ranks on this host and on another one, in turn."""
+    while True:
+        yield far_pair()
+        yield feed_pair()
+
+
+def near_pairs() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """All on this host."""
+    while True:
+        yield feed_pair()
+
+
 class Feeds:
     """One writer and its readers."""
 
-    def __init__(self, num_readers: int = NUM_RANKS) -> None:
+    def __init__(
+        self,
+        num_readers: int = NUM_RANKS,
+        pairs_of: Callable[[], Iterator[tuple[socket.socket, socket.socket]]] = near_pairs,
+    ) -> None:
         """Connect them."""
-        pairs = [feed_pair() for _ in range(num_readers)]
+        makes = pairs_of()
+        pairs = [next(makes) for _ in range(num_readers)]
         self.writer = FeedWriter([near for near, _ in pairs])
         self.readers = [FeedReader(far) for _, far in pairs]
 
@@ -43,11 +72,11 @@ class Feeds:
             reader.close()
 
 
-@pytest.fixture
-def feeds() -> Iterator[Feeds]:
+@pytest.fixture(params=[near_pairs, mixed_pairs])
+def feeds(request: pytest.FixtureRequest) -> Iterator[Feeds]:
     """Three readers."""
     with ExitStack() as stack:
-        found = Feeds()
+        found = Feeds(pairs_of=request.param)
         stack.callback(found.close)
         yield found
 
@@ -159,7 +188,7 @@ def test_a_rank_is_in_a_step_only_while_it_is_away(feeds: Feeds) -> None:
 @given(st.lists(st.lists(st.integers(0, 2 * INLINE_BYTES), max_size=4), max_size=6))
 def test_any_inputs_arrive_in_order(sizes: list[list[int]]) -> None:
     """Whatever mixture of short and long ones."""
-    feeds = Feeds(2)
+    feeds = Feeds(2, mixed_pairs)
     try:
         for number, each in enumerate(sizes):
             feeds.say(*(bytes([number + 1]) * size for size in each))
@@ -172,12 +201,30 @@ def test_any_inputs_arrive_in_order(sizes: list[list[int]]) -> None:
 
 def test_buffers_are_aligned_in_memory() -> None:
     """The first byte of each is at a multiple of what payloads promise."""
-    feeds = Feeds(1)
-    for size in (100, 2 * INLINE_BYTES):
+    for pair, size in product((near_pairs, mixed_pairs), (100, 2 * INLINE_BYTES)):
+        feeds = Feeds(1, pair)
         feeds.say(bytes(size), bytes(size))
         commands, space = taken(feeds.readers[0])
         (appended,) = commands
         assert isinstance(appended, Appended)
         assert [head.start % ALIGNMENT for head in appended.heads] == [0, 0]
         assert space.c_contiguous
-    feeds.close()
+        feeds.close()
+
+
+def test_a_way_to_another_host_that_breaks_off_is_an_end() -> None:
+    """Also in the middle of a message, or when the other end has not heard everything."""
+    near, far = far_pair()
+    reader = FeedReader(far)
+    near.setblocking(True)  # noqa: FBT003  signature of the standard library
+    near.sendall((1000).to_bytes(8, "little") + bytes(10))
+    near.close()
+    assert reader.take() is None
+    reader.close()
+    near, far = far_pair()
+    reader = FeedReader(far)
+    reader.ready()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+    near.close()  # by a reset
+    assert reader.take() is None
+    reader.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stagemesh.plan.launch import is_by_ray
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.launchers.head import Entrance, HeadLauncher
 from stagemesh.runtime.launchers.local import LocalLauncher
@@ -16,7 +17,7 @@ def launcher_of(plan: Plan) -> Launcher:
     Raises what `HeadLauncher` and its `Entrance` raise, and `StartupError` without Ray where it is
     asked for.
     """
-    if plan.launch.worker_backend == "ray":
+    if any(is_by_ray(plan.launch, stage) for stage in plan.stages):
         return RayLauncher(plan, load_ray())
     if plan.launch.stage_id is None:
         return LocalLauncher(plan)

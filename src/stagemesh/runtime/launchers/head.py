@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from stagemesh.config.launch import NO_STAGE, LaunchOptions
@@ -60,13 +60,17 @@ class Entrance:
 class HeadLauncher(Launcher):
     """Starts what runs here, and takes in what other starts bring."""
 
-    def __init__(self, plan: Plan, entrance: Entrance) -> None:
-        """Listen there; needs a running loop.
+    def __init__(
+        self, plan: Plan, entrance: Entrance, is_here: Callable[[Start], bool] | None = None
+    ) -> None:
+        """Listen there; needs a running loop. `is_here` says what is started on this host.
 
+        Without it that is what the launch options name.
         Raises `DiagnosticError` when certificates cannot be used, and `StartupError` when nobody
         can listen there.
         """
         launch = plan.launch
+        self._is_here = is_here or self._runs
         self._files = TlsFiles.of(launch)
         if self._files is not None:
             tls_context(self._files, is_acceptor=True)
@@ -93,7 +97,7 @@ class HeadLauncher(Launcher):
 
     def start(self, start: Start) -> Process:
         """Start a process here, or make a seat for one from elsewhere."""
-        if self._runs(start):
+        if self._is_here(start):
             return self._local.start(start)
         return self.seat(start)
 

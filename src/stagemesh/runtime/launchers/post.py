@@ -11,6 +11,7 @@ from typing import Final, Literal
 from stagemesh.errors import StagemeshError
 from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.child import Child
+from stagemesh.runtime.launchers.far_rank import FarRanks, RankLinks
 from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.quarters import Quarters
 from stagemesh.runtime.launchers.ranked import RankedChildren, start_replica
@@ -77,6 +78,8 @@ class Site:
     """What its processes find on this host."""
     patience_s: float
     """How long the head is looked for, and how long it may have no place for this start."""
+    ranks: tuple[RankLinks, ...] = ()
+    """Further ranks that others keep, if they do: they come to `gate`."""
 
 
 class Post:
@@ -124,16 +127,16 @@ class Post:
 
         Raises `NoHeadError` when there is no head any more.
         """
-        stage = self._site.stage
-        quarters = self._site.quarters
-        around = quarters.around(stage, self._index)
+        site, stage = self._site, self._site.stage
+        around = site.quarters.around(stage, self._index)
+        far = FarRanks(gate=site.gate, links=site.ranks, files=site.files) if site.ranks else None
         self._child = start_replica(
-            self.who, around, self._on_stage, self._on_stage_lost, self._on_exit
+            self.who, around, self._on_stage, self._on_stage_lost, self._on_exit, far
         )
         self._child.say(
             Setup(
                 protocol=PROTOCOL,
-                plan=quarters.seen(self._where, self._site.saved_plan),
+                plan=site.quarters.seen(self._where, site.saved_plan),
                 stage=stage.stage_id,
                 replica=self._index,
             )

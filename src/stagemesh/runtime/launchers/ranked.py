@@ -1,8 +1,9 @@
 """The processes of one replica whose ranks the runtime starts, to be handled as if they were one.
 
 Rank 0 is the stage's process. The others hear of what it is asked on feeds of their own, and meet
-it for their collectives at a socket that listens before any of them runs. They live together: when
-one ends or says that it cannot go on, all are ended, and the first cause is the reason.
+it for their collectives at a socket that listens before any of them runs. They are processes of
+this host, or others keep them and come. They live together: when one ends or says that it cannot go
+on, all are ended, and the first cause is the reason.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 
 from stagemesh.errors import StartupError
 from stagemesh.runtime.child import Child
+from stagemesh.runtime.launchers.far_rank import FarRank, FarRanks
 from stagemesh.runtime.messages import (
     Attached,
     Fatal,
@@ -30,6 +32,7 @@ from stagemesh.runtime.messages import (
     Pong,
     ProtocolError,
     Setup,
+    Welcome,
 )
 from stagemesh.runtime.process import Incarnation
 from stagemesh.runtime.ranks.feed import feed_pair
@@ -49,7 +52,7 @@ _IN_ORDER: Final = "exited with code 0"
 class _Rank:
     """One of them."""
 
-    child: Child
+    child: Child | FarRank
     fatal: str | None = None
     """Why it cannot go on, if it has said so."""
     how: str | None = None
@@ -80,37 +83,44 @@ class RankedChildren:
         around: Sequence[Surroundings],
         on_message: OnMessage,
         on_exit: Callable[[str], None],
+        far: FarRanks | None = None,
     ) -> None:
         """Start one in each of `around`.
 
-        `on_exit` is called once, when all have been reaped, with the cause. Raises `StartupError`
-        when there is no process, or no descriptor, left for the first.
+        `on_exit` is called once, when all have been reaped, with the cause. Further ranks that are
+        `far` are waited for instead. Raises `StartupError` when there is no process, or no
+        descriptor, left for the first.
         """
         self._on_message = on_message
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._listener = _listening(who)
-        self._ranks: list[_Rank] = []
+        self._listener = _listening(who, _LOOPBACK if far is None else far.address)
         self._suspects: list[_Rank] = []
         self._flaw: str | None = None
         self._is_ending = False
         self._end: asyncio.TimerHandle | None = None
         self._pongs: dict[int, Pong] = {}
-        for rank, each in enumerate(around):
-            try:
-                self._ranks.append(_Rank(child=self._start(replace(who, rank=rank), each)))
-            except StartupError as error:
-                if not self._ranks:
-                    self._listener.close()
-                    raise
-                self._flawed(rank, error)
-                break
-        self.control = self._ranks[0].child.control
-
-    @property
-    def pid(self) -> int:
+        self._feeds: dict[int, socket.socket] = {}
+        self._is_fed = False
+        self._is_welcome = False
+        try:
+            first = self._start(who, around[0])
+        except StartupError:
+            self._listener.close()
+            raise
+        self.pid: Final = first.pid
         """The process of rank 0."""
-        return self._ranks[0].child.pid
+        self.control: Final = first.control
+        """The stream to it."""
+        self._ranks = [_Rank(child=first)]
+        for number, place in enumerate(around[1:], start=1):
+            each = replace(who, rank=number)
+            try:
+                child = self._start(each, place) if far is None else self._awaited(each, far)
+            except StartupError as error:
+                self._flawed(number, error)
+                break
+            self._ranks.append(_Rank(child=child))
 
     @property
     def silent(self) -> str:
@@ -120,6 +130,9 @@ class RankedChildren:
 
     def say(self, message: Message, fds: tuple[int, ...] = ()) -> None:
         """Send a message to those whom it concerns; closes `fds` once sent."""
+        if isinstance(message, Welcome) and not self._is_fed:
+            self._is_welcome = True  # which it is told once it has its way to all others
+            return
         self.control.send(message, fds)
         if isinstance(message, Setup):
             self._set_up(message)
@@ -157,22 +170,39 @@ class RankedChildren:
             partial(self._ended, who.rank),
         )
 
+    def _awaited(self, who: Incarnation, far: FarRanks) -> FarRank:
+        heard, ended = partial(self._heard, who.rank), partial(self._ended, who.rank)
+        return FarRank(who.rank, far, heard, ended)
+
     def _set_up(self, setup: Setup) -> None:
         """Tell ranks what they are, and introduce them to rank 0."""
         address, port = self._listener.getsockname()
         meeting = Meeting(address=address, port=port)
         self.control.send(meeting, (self._listener.detach(),))
         for number, rank in enumerate(self._ranks[1:], start=1):
+            if isinstance(rank.child, FarRank):
+                rank.child.set_up(meeting, partial(self._fed, number))
+                continue
             try:
                 near, far = feed_pair()
             except OSError as error:
                 self._flawed(number, error)
                 return
-            feed = Feed(rank=number)
-            self.control.send(feed, (near.detach(),))
             rank.child.say(msgspec.structs.replace(setup, rank=number))
             rank.child.say(meeting)
-            rank.child.say(feed, (far.detach(),))
+            rank.child.say(Feed(rank=number), (far.detach(),))
+            self._fed(number, near)
+
+    def _fed(self, number: int, sock: socket.socket) -> None:
+        """There is a way to a further rank: rank 0 hears of all of them, in order, or of none."""
+        self._feeds[number] = sock
+        if len(self._feeds) < len(self._ranks) - 1:
+            return
+        for rank, feed in sorted(self._feeds.items()):
+            self.control.send(Feed(rank=rank), (feed.detach(),))
+        self._is_fed = True
+        if self._is_welcome:
+            self.control.send(Welcome())
 
     def _flawed(self, number: int, error: Exception) -> None:
         """It cannot come to be: what there is of it is ended."""
@@ -199,7 +229,7 @@ class RankedChildren:
                 raise ProtocolError(f"a rank does not say `{type(message).__name__}`")
 
     def _hung_up(self, number: int, reason: str | None) -> None:
-        """A stream has ended: so will the process, and it is not left to linger."""
+        """A stream has ended: so will the process of this host, and it is not left to linger."""
         rank = self._ranks[number]
         if reason is None:
             self._loop.call_later(_LEAVE_S, rank.child.kill)
@@ -233,6 +263,8 @@ class RankedChildren:
             self._end.cancel()
         with contextlib.suppress(OSError):  # it was handed over
             self._listener.close()
+        for feed in self._feeds.values():
+            feed.close()
         cause = self._cause or self._ranks[0]
         told = f"rank `{self._ranks.index(cause)}` {cause.told}"
         self._on_exit(self._flaw or told)
@@ -244,18 +276,19 @@ def start_replica(
     on_message: OnMessage,
     on_eof: OnEof,
     on_exit: Callable[[str], None],
+    far: FarRanks | None = None,
 ) -> Child | RankedChildren:
-    """Start all processes of one replica, one in each of `around`.
+    """Start all processes of one replica, as far as others do not start its further ranks.
 
-    Raises `StartupError` when there can be none.
+    There is one in each of `around`. Raises `StartupError` when there can be none.
     """
     if len(around) > 1:
-        return RankedChildren(who, around, on_message, on_exit)
+        return RankedChildren(who, around, on_message, on_exit, far)
     return Child(who, around[0], on_message, on_eof, on_exit)
 
 
-def _listening(who: Incarnation) -> socket.socket:
+def _listening(who: Incarnation, address: str) -> socket.socket:
     try:
-        return socket.create_server((_LOOPBACK, 0))
+        return socket.create_server((address, 0))
     except OSError as error:
         raise StartupError(f"{who} could not be started: {error}", stage=who.stage) from error

@@ -1,36 +1,36 @@
 """The launcher that has Ray start the processes of stages on other nodes.
 
 Ray finds room for every replica (a placement group with a bundle for each) and runs one actor in
-it per process, which keeps the process as a headless start does: it comes to the head's door with
-the head's token, and data takes streams of its own. So a process that ends is known by its stream,
-and Ray is asked only why. An actor lives as long as its process; one that comes back gets a new
-actor in the same bundle. Room is kept until the system is closed, also that of replicas that have
-left.
+it, which keeps its process as a headless start does: it comes to the head's door with the head's
+token, and data takes streams of its own. So a process that ends is known by its stream, and Ray is
+asked only why. Where Ray starts the ranks themselves each has a bundle and an actor, and those of
+further ranks come to the door of the one that keeps rank 0. Actors live as long as their processes;
+a replica that comes back gets new ones in the same bundles. Room is kept until the system is
+closed, also that of replicas that have left. Stages that Ray does not start are started here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-import msgspec
-
-from stagemesh.config.launch import NO_STAGE
 from stagemesh.errors import StagemeshError
+from stagemesh.plan.launch import is_by_ray, is_spread
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.launchers.far_rank import RankLinks
 from stagemesh.runtime.launchers.head import Entrance, HeadLauncher
-from stagemesh.runtime.launchers.ray_actor import Job
-from stagemesh.runtime.launchers.ray_bundles import Request, request_for
+from stagemesh.runtime.launchers.ray_bundles import Request, Share, request_for
 from stagemesh.runtime.launchers.ray_cluster import RayActor, RayCluster, RayRoom, cause
 from stagemesh.runtime.launchers.ray_environment import ray_environment
+from stagemesh.runtime.launchers.ray_jobs import Job, RankJob, encode
 from stagemesh.runtime.process import Launcher, Party, Process, Start
 from stagemesh.runtime.replica import ReplicaId
+from stagemesh.runtime.transport.handshake import Hello
 from stagemesh.runtime.transport.token import Secret, read_secret
 from stagemesh.spec.frozen import frozen
 
@@ -40,11 +40,11 @@ ASK_S: Final = 2.0
 """How long Ray may take to confirm a death whose cause is not known."""
 END_S: Final = 5.0
 """How long an actor may take to end what it runs, before it is ended itself."""
-_log: Final = logging.getLogger(__name__)
+_LINK_BITS: Final = 62
 
 
 class RayLauncher(Launcher):
-    """Starts every stage through Ray. All methods belong to one loop."""
+    """Starts the stages that are Ray's to start. All methods belong to one loop."""
 
     def __init__(self, plan: Plan, ray: Any) -> None:  # noqa: ANN401  a module without types
         """`ray` is the module. Raises `DiagnosticError` when the token cannot be read."""
@@ -69,13 +69,13 @@ class RayLauncher(Launcher):
         node = await asyncio.shield(self._joining)
         address = launch.omni_master_address or node
         entrance = Entrance(address=address, port=launch.omni_master_port or 0, secret=self._secret)
-        # A head that runs no stage: every one comes from elsewhere.
-        plan = replace(self._plan, launch=replace(launch, stage_id=NO_STAGE))
-        self._head = HeadLauncher(plan, entrance)
+        self._head = HeadLauncher(self._plan, entrance, self._is_here)
         self._master = (address, self._head.port)
 
     def start(self, start: Start) -> Process:
         """Make a seat for a process; Ray starts all that were asked for in one turn together."""
+        if self._is_here(start):
+            return self._door.start(start)
         if not self._starts:
             asyncio.get_running_loop().call_soon(self._place)
         begun = _Begun(start, self._door)
@@ -97,7 +97,7 @@ class RayLauncher(Launcher):
             await head.close()
         # Those whose processes have ended are about to end as well.
         for work, begun in self._works.items():
-            if begun.done is None:
+            if not begun.actors:
                 work.cancel()
         if self._works:
             await asyncio.wait(self._works, timeout=END_S)
@@ -117,6 +117,9 @@ class RayLauncher(Launcher):
         assert self._head is not None, "it has been opened"
         return self._head
 
+    def _is_here(self, start: Start) -> bool:
+        return not is_by_ray(self._plan.launch, start.stage)
+
     def _place(self) -> None:
         """Ask for room for all that have none, and start everything that was asked for."""
         begun, self._starts = self._starts, []
@@ -126,7 +129,8 @@ class RayLauncher(Launcher):
             if each.where not in self._spots or self._spots[each.where].has_failed
         ]
         if new:
-            request = request_for(new, self._plan.devices.kind)
+            spread = [each.where for each in begun if is_spread(each.start.stage)]
+            request = request_for(new, self._plan.devices.kind, spread)
             room = _threaded(self._cluster.reserve, request)
             self._rooms.append(room)
             self._spots |= {where: _Spot(request=request, room=room) for where, _ in new}
@@ -136,32 +140,60 @@ class RayLauncher(Launcher):
             work.add_done_callback(self._works.pop)
 
     async def _run(self, begun: _Begun) -> None:
-        """Have one process run, from its actor's start to its end."""
+        """Have one replica run, from its actors' start to their end."""
         spot = self._spots[begun.where]
-        actor: RayActor | None = None
         try:
             room = await asyncio.shield(spot.room)
             if begun.seat.alive:
-                share = spot.request.shares[begun.where]
-                actor = await _threaded(self._cluster.launch, room, share, self._job(begun))
-                await begun.attend(actor)
+                await self._employ(begun, room, spot.request.shares[begun.where])
+                await begun.attend()
         except StagemeshError as error:
             begun.seat.dead(f"could not be started: {error}")
         finally:
-            if actor is not None:
-                await asyncio.wait([_threaded(self._cluster.end, actor)], timeout=END_S)
+            ends = [_threaded(self._cluster.end, actor) for actor in begun.actors]
+            if ends:
+                await asyncio.wait(ends, timeout=END_S)
 
-    def _job(self, begun: _Begun) -> bytes:
-        start = begun.start
-        job = Job(
-            plan=start.saved_plan,
+    async def _employ(self, begun: _Begun, room: RayRoom, shares: Sequence[Share]) -> None:
+        """Start its actors: those of further ranks when that of rank 0 has said where it is."""
+        launch = self._cluster.launch
+        begun.has(await _threaded(launch, room, shares[0], encode(self._job(begun))))
+        if len(shares) == 1 or (hello := await begun.comes()) is None:
+            return
+        jobs = [encode(job) for job in self._rank_jobs(begun, hello)]
+        launches = [
+            _threaded(launch, room, share, job) for share, job in zip(shares[1:], jobs, strict=True)
+        ]
+        await asyncio.wait(launches)
+        for started in launches:
+            begun.has(started.result())
+
+    def _job(self, begun: _Begun) -> Job:
+        return Job(
+            plan=begun.start.saved_plan,
             stage=begun.where.stage,
             replica=begun.where.replica,
             master=self._master,
             token=self._secret.token,
-            environment=ray_environment(os.environ, start.stage.env),
+            environment=self._environment(begun),
+            ranks=begun.links,
         )
-        return msgspec.msgpack.encode(job)
+
+    def _rank_jobs(self, begun: _Begun, hello: Hello) -> Iterator[RankJob]:
+        for rank, links in enumerate(begun.links, start=1):
+            yield RankJob(
+                plan=begun.start.saved_plan,
+                stage=begun.where.stage,
+                replica=begun.where.replica,
+                master=(hello.address, hello.port),
+                token=self._secret.token,
+                environment=self._environment(begun),
+                rank=rank,
+                links=links,
+            )
+
+    def _environment(self, begun: _Begun) -> dict[str, str]:
+        return ray_environment(os.environ, begun.start.stage.env)
 
 
 @frozen
@@ -179,33 +211,68 @@ class _Spot:
 
 
 class _Begun:
-    """One process that Ray is to run, and its seat at the head."""
+    """One replica that Ray is to run, and its seat at the head."""
 
     def __init__(self, start: Start, head: HeadLauncher) -> None:
         self.start: Final = start
         self.where: Final = ReplicaId(stage=start.stage.stage_id, replica=start.who.replica)
-        self.done: asyncio.Future[str | None] | None = None
+        self.links: Final = tuple(_links(start))
+        self.actors: Final[list[RayActor]] = []
+        self._dones: Final[list[asyncio.Future[str | None]]] = []
         self.seat: Final = head.seat(start, self._inquest)
 
-    async def attend(self, actor: RayActor) -> None:
-        """Wait until the process has ended, and its actor if it ends in time."""
-        done = self.done = asyncio.wrap_future(actor.done)
+    def has(self, actor: RayActor) -> None:
+        """It has an actor, for the next one of its ranks."""
+        done = asyncio.wrap_future(actor.done)
         done.add_done_callback(_heard)
+        if self.actors:
+            done.add_done_callback(partial(self._without, len(self.actors)))
+        self.actors.append(actor)
+        self._dones.append(done)
+
+    async def comes(self) -> Hello | None:
+        """Wait until rank 0 has come; `None` when it never does."""
+        waits: set[asyncio.Future[Any]] = {self.seat.seated, self.seat.exited, self._dones[0]}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return self.seat.seated.result() if self.seat.has_come and self.seat.alive else None
+
+    async def attend(self) -> None:
+        """Wait until the process has ended, and its actors if they end in time."""
+        done = self._dones[0]
         waits: set[asyncio.Future[str | None] | asyncio.Future[str]] = {done, self.seat.exited}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not done.done() and self.seat.has_come:
-            await asyncio.wait([done], timeout=END_S)
+        if self.seat.has_come:
+            await asyncio.wait(self._dones, timeout=END_S)
         if done.done() and (fate := _fate(done)) is not None and self.seat.is_free:
             self.seat.dead(fate)
 
-    async def _inquest(self) -> str | None:
-        """Have Ray confirm that the actor has died."""
-        if self.done is None:
-            return None
-        await asyncio.wait([self.done], timeout=ASK_S)
-        if not self.done.done():
+    def _without(self, rank: int, done: asyncio.Future[str | None]) -> None:
+        """The actor of a further rank has ended: unless rank 0 has heard why, it is told here."""
+        if (fate := _fate(done)) is not None and self.seat.alive:
+            self.seat.dead(f"rank `{rank}` {fate}")
+
+    async def _inquest(self, told: str | None) -> str | None:
+        """Have Ray confirm which actor has died, if one has."""
+        if not self._dones or (told is not None and not self.links):
+            return told
+        lead, *others = self._dones
+        await asyncio.wait([lead] if told is None else self._dones, timeout=ASK_S)
+        if told is None and not lead.done():
             return f"its host is gone, and Ray has not said why within {ASK_S:g} s"
-        return _fate(self.done)
+        if told is None:
+            return _fate(lead)
+        for rank, done in enumerate(others, start=1):
+            if done.done() and (fate := _fate(done)) is not None:
+                return f"rank `{rank}` {fate}"
+        return told
+
+
+def _links(start: Start) -> Iterator[RankLinks]:
+    """The streams of further ranks to rank 0, where these have actors of their own."""
+    if is_spread(start.stage):
+        for _ in range(1, start.stage.world_size):
+            control, feed = secrets.randbits(_LINK_BITS), secrets.randbits(_LINK_BITS)
+            yield RankLinks(control=control, feed=feed)
 
 
 def _fate(done: asyncio.Future[str | None]) -> str | None:

@@ -1,4 +1,4 @@
-"""The half of a start by Ray that runs on another node: an actor that keeps one stage process.
+"""The half of a start by Ray that runs on another node: an actor that keeps one process.
 
 Ray pickles this class by its name, the job's bytes, and what is returned; that is its own affair.
 Whatever goes to the stage process and back takes our own streams, which this process makes as a
@@ -12,9 +12,6 @@ import importlib
 import logging
 from dataclasses import replace
 
-import msgspec
-from msgspec import Struct
-
 from stagemesh.config.host import read_host
 from stagemesh.errors import StagemeshError
 from stagemesh.plan.fingerprint import fingerprint
@@ -23,53 +20,59 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.launchers.gate import Gate
 from stagemesh.runtime.launchers.post import Post, Site
 from stagemesh.runtime.launchers.quarters import Quarters
+from stagemesh.runtime.launchers.rank_keeper import RankKeeper, RankPlace
 from stagemesh.runtime.launchers.ray_bundles import as_seen
+from stagemesh.runtime.launchers.ray_jobs import Job, RankJob, decode
+from stagemesh.runtime.messages import PROTOCOL, Setup
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.transport.tls import TlsFiles, tls_context
 from stagemesh.runtime.transport.token import Secret
-
-
-class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an actor is to run."""
-
-    plan: str
-    """The head's plan in its saved form."""
-    stage: int
-    """The stage."""
-    replica: int
-    """The replica."""
-    master: tuple[str, int]
-    """Where the head listens."""
-    token: bytes
-    """What it wants to hear."""
-    environment: dict[str, str]
-    """Variables of the process; some are secrets."""
-
-    def __repr__(self) -> str:
-        """Without its secrets."""
-        return f"Job(stage={self.stage}, replica={self.replica})"
 
 
 class StageActor:
     """One process of a replica, on the node where Ray has put this actor."""
 
     def serve(self, data: bytes) -> str | None:
-        """Run the process; return how it ended, or `None` when the head had asked it to."""
+        """Run the process; return how it ended, as far as nobody else has been told of it."""
         logging.basicConfig(level=logging.INFO)  # into the log that Ray keeps for this actor
         address = importlib.import_module("ray").util.get_node_ip_address()
-        return asyncio.run(keep(msgspec.msgpack.decode(data, type=Job), address))
+        return asyncio.run(keep(decode(data), address))
 
 
-async def keep(job: Job, address: str) -> str | None:
+async def keep(job: Job | RankJob, address: str) -> str | None:
     """Run a job on the host that others reach at `address`; see `StageActor.serve`."""
     plan = from_json(job.plan)
     if not isinstance(plan, Plan):
         return f"cannot be started by the stagemesh of its node: {plan[0].message}"
+    where = ReplicaId(stage=job.stage, replica=job.replica)
     try:
-        where = ReplicaId(stage=job.stage, replica=job.replica)
-        return await _keep(job, as_seen(plan, where, read_host().ids), address)
+        if isinstance(job, RankJob):
+            await _keep_rank(job, as_seen(plan, where, read_host().ids, rank=job.rank), address)
+            return None
+        rank = 0 if job.ranks else None
+        return await _keep(job, as_seen(plan, where, read_host().ids, rank=rank), address)
     except StagemeshError as error:
         return f"could not go on: {error}"
+
+
+async def _keep_rank(job: RankJob, plan: Plan, address: str) -> None:
+    setup = Setup(
+        protocol=PROTOCOL,
+        plan=to_json(plan),
+        stage=job.stage,
+        replica=job.replica,
+        rank=job.rank,
+    )
+    place = RankPlace(
+        plan=plan,
+        setup=setup,
+        stage=replace(plan.stage(job.stage), env=job.environment),
+        master=job.master,
+        links=job.links,
+        secret=Secret(token=job.token),
+        is_near=job.master[0] == address,
+    )
+    await RankKeeper(place).serve()
 
 
 async def _keep(job: Job, plan: Plan, address: str) -> str | None:
@@ -80,7 +83,7 @@ async def _keep(job: Job, plan: Plan, address: str) -> str | None:
     where = ReplicaId(stage=job.stage, replica=job.replica)
     quarters = Quarters(plan, [where])
     await quarters.open()
-    gate = Gate(address, secret)
+    gate = Gate(address, secret, is_near=bool(job.ranks))
     site = Site(
         stage=replace(plan.stage(job.stage), env=job.environment),
         saved_plan=to_json(plan),
@@ -91,6 +94,7 @@ async def _keep(job: Job, plan: Plan, address: str) -> str | None:
         gate=gate,
         quarters=quarters,
         patience_s=float(plan.launch.init_timeout),
+        ranks=job.ranks,
     )
     post = Post(site, job.replica, job.replica)
     try:

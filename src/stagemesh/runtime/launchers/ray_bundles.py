@@ -1,15 +1,18 @@
-"""What replicas ask of a Ray cluster: one bundle each, or one for all that share devices. Pure."""
+"""What replicas ask of a Ray cluster: one bundle each, or one for all that share devices.
+
+Replicas whose ranks Ray starts itself ask for one for each rank instead. Pure.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from stagemesh.errors import StartupError
 from stagemesh.plan.sharing import Held, sharing
-from stagemesh.plan.values import Plan, ReplicaPlan
+from stagemesh.plan.values import Plan, RankPlan, ReplicaPlan
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.spec.frozen import frozen
 
@@ -23,12 +26,12 @@ _GRAIN: Final = 10_000
 
 @frozen
 class Share:
-    """What one replica takes of its bundle."""
+    """What one actor takes of its bundle."""
 
     bundle: int
     """Which one it is."""
     cpus: float
-    """A CPU for each rank."""
+    """A CPU for each rank that it keeps."""
     gpus: float
     """Devices of its own, or its part of the one that it shares; none on CPU."""
 
@@ -39,31 +42,46 @@ class Request:
 
     bundles: tuple[Resources, ...]
     """What has to lie on one node each."""
-    shares: Mapping[ReplicaId, Share]
-    """Who takes what of them."""
+    shares: Mapping[ReplicaId, tuple[Share, ...]]
+    """Who takes what of them: one share for all ranks of a replica, or one for each."""
 
 
-def request_for(replicas: Sequence[tuple[ReplicaId, ReplicaPlan]], kind: str) -> Request:
-    """Ask for room for replicas on devices of a kind.
+def request_for(
+    replicas: Sequence[tuple[ReplicaId, ReplicaPlan]], kind: str, spread: Collection[ReplicaId] = ()
+) -> Request:
+    """Ask for room for replicas on devices of a kind; ranks of `spread` ones need not be together.
 
     Replicas that share devices are in one bundle, since they belong onto the same ones; the planner
     lets several share one device alone.
     """
+    together = [each for each in replicas if each[0] not in spread]
     if kind == _CPU_KIND:
-        groups: list[Held[ReplicaId]] = [group for each in replicas for group in sharing([each])]
+        groups: list[Held[ReplicaId]] = [group for each in together for group in sharing([each])]
     else:
-        groups = sharing(replicas)
+        groups = sharing(together)
     bundles: list[Resources] = []
-    shares: dict[ReplicaId, Share] = {}
+    shares: dict[ReplicaId, tuple[Share, ...]] = {}
     for index, group in enumerate(groups):
         ranks = [name for held in group.values() for name, _ in held]
         names = dict.fromkeys(ranks)
         gpus = 0.0 if kind == _CPU_KIND else float(len(group))
         part = gpus if len(names) == 1 else math.floor(_GRAIN * gpus / len(names)) / _GRAIN
         for name in names:
-            shares[name] = Share(bundle=index, cpus=float(ranks.count(name)), gpus=part)
-        bundles.append({"CPU": float(len(ranks)), **({"GPU": gpus} if gpus else {})})
+            shares[name] = (Share(bundle=index, cpus=float(ranks.count(name)), gpus=part),)
+        bundles.append(_bundle(len(ranks), gpus))
+    gpus = 0.0 if kind == _CPU_KIND else 1.0
+    for name, replica in replicas:
+        if name in spread:
+            first = len(bundles)
+            bundles += [_bundle(1, gpus) for _ in replica.ranks]
+            shares[name] = tuple(
+                Share(bundle=index, cpus=1.0, gpus=gpus) for index in range(first, len(bundles))
+            )
     return Request(bundles=tuple(bundles), shares=shares)
+
+
+def _bundle(num_ranks: int, gpus: float) -> Resources:
+    return {"CPU": float(num_ranks), **({"GPU": gpus} if gpus else {})}
 
 
 def missing(
@@ -88,20 +106,24 @@ def missing(
         yield "no node has room beside what runs there"
 
 
-def as_seen(plan: Plan, where: ReplicaId, ids: Sequence[str]) -> Plan:
+def as_seen(plan: Plan, where: ReplicaId, ids: Sequence[str], *, rank: int | None = None) -> Plan:
     """Give one replica the devices that Ray shows its process, and no others: those named `ids`.
 
-    Raises `StartupError` when they are too few.
+    They are for all ranks, or for one alone. Raises `StartupError` when they are too few.
     """
     if plan.devices.kind == _CPU_KIND:
         return plan
     planned = plan.stage(where.stage)
-    devices = sorted({rank.device for rank in planned.replicas[where.replica].ranks})
+    ranks = planned.replicas[where.replica].ranks
+    own = ranks if rank is None else (ranks[rank],)
+    devices = sorted({each.device for each in own})
     if plan.devices.ids and len(ids) < len(devices):
         told = f"Ray shows it `{len(ids)}` devices, and it needs `{len(devices)}`"
         raise StartupError(told, stage=planned.name)
     replicas = tuple(
-        _renumbered(each, devices) if each.index == where.replica else each
+        replace(each, ranks=tuple(_renumbered(each.ranks, devices)))
+        if each.index == where.replica
+        else each
         for each in planned.replicas
     )
     stages = tuple(
@@ -110,6 +132,10 @@ def as_seen(plan: Plan, where: ReplicaId, ids: Sequence[str]) -> Plan:
     return replace(plan, stages=stages, devices=replace(plan.devices, ids=tuple(ids)))
 
 
-def _renumbered(replica: ReplicaPlan, devices: Sequence[int]) -> ReplicaPlan:
-    ranks = (replace(rank, device=devices.index(rank.device)) for rank in replica.ranks)
-    return replace(replica, ranks=tuple(ranks))
+def _renumbered(ranks: Sequence[RankPlan], devices: Sequence[int]) -> Iterator[RankPlan]:
+    """Number devices as the process sees them; those that it does not see are no matter to it."""
+    for rank in ranks:
+        if rank.device in devices:
+            yield replace(rank, device=devices.index(rank.device))
+        else:
+            yield rank

@@ -180,7 +180,8 @@ def load_ray() -> Any:  # noqa: ANN401  see above
         importlib.import_module("ray.util.scheduling_strategies")
     except ImportError as error:
         raise StartupError(
-            f"`--worker-backend ray` needs Ray: `pip install 'stagemesh[ray]'` ({error})"
+            "`--worker-backend ray` and `distributed_executor_backend: ray` need Ray:"
+            f" `pip install 'stagemesh[ray]'` ({error})"
         ) from error
     return ray
 

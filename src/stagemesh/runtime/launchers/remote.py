@@ -31,8 +31,11 @@ from stagemesh.runtime.transport.handshake import Hello
 
 _SILENT: Final = "its host is gone"
 
-Inquest: TypeAlias = Callable[[], Coroutine[Any, Any, str | None]]
-"""Finds out why a process has ended; `None` when that is not to be known, and never takes long."""
+Inquest: TypeAlias = Callable[[str | None], Coroutine[Any, Any, str | None]]
+"""Finds out why a process has ended, of which its host may have told something.
+
+The answer is `None` when that is not to be known, and never takes long.
+"""
 
 
 class RemoteProcess:
@@ -43,7 +46,7 @@ class RemoteProcess:
     def __init__(self, start: Start, inquest: Inquest | None = None) -> None:
         """Wait for it; what it is told meanwhile is kept.
 
-        `inquest` says why it may have ended when nobody at its host has.
+        `inquest` says why it may have ended, above all when nobody at its host has.
         """
         self._inquest = inquest
         self._asking: asyncio.Task[None] | None = None
@@ -185,17 +188,17 @@ class RemoteProcess:
             self._dialogue.fatal = reason
         if self._dialogue.fatal is not None:
             self._over(f"failed: {self._dialogue.fatal}")
-        elif self._gone is not None:
-            self._over(self._gone.reason)
-        elif self._inquest is None or self._fate is not None:
-            self._over(self._fate or _SILENT)
+            return
+        told = self._fate or (None if self._gone is None else self._gone.reason)
+        if self._inquest is None or self._fate is not None:
+            self._over(told or _SILENT)
         else:
-            self._asking = self._loop.create_task(self._ask(self._inquest))
+            self._asking = self._loop.create_task(self._ask(self._inquest, told))
 
-    async def _ask(self, inquest: Inquest) -> None:
-        found = _SILENT
+    async def _ask(self, inquest: Inquest, told: str | None) -> None:
+        found = told or _SILENT
         try:
-            found = await inquest() or _SILENT
+            found = await inquest(told) or _SILENT
         finally:
             self._over(found)
 

@@ -1,10 +1,11 @@
 """How commands get from rank 0 to the other ranks: one small write to each for a whole step.
 
-What one step needs is one message of a socket that keeps their bounds, so that it is taken in by
-one call. A message is a head, the bytes of all buffers, and the encoded commands. When that is too
-long it goes into a memory file, once for all ranks, and only the head and the descriptor are sent.
-Nobody answers: memory goes with the last view of it, and a rank that is behind is waited for when
-its socket is full.
+What one step needs is one message: a head, the bytes of all buffers, and the encoded commands. On
+one host it goes over a socket that keeps the bounds of messages, so that it is taken in by one
+call. When it is too long it goes into a memory file, once for all ranks, and only the head and the
+descriptor are sent. To another host it goes over TCP, whole, behind its length. Nobody answers:
+memory goes with the last view of it, and a rank that is behind is waited for when its socket is
+full.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ INLINE_BYTES: Final = 32 * 1024
 """Longest message that is sent as it is."""
 _HEAD: Final = Layout("<QQ")
 """Where the commands are, and how long they are."""
+_COUNT: Final = Layout("<Q")
+"""How long a message is, where that is not to be seen."""
 _ROOM_BYTES: Final = INLINE_BYTES + ALIGNMENT
 _READY: Final = b"\x01"
 _FD_BYTES: Final = array.array("i").itemsize
 
 
 def feed_pair() -> tuple[socket.socket, socket.socket]:
-    """Return both ends of a feed; either may be handed to another process."""
+    """Return both ends of a feed on one host; either may be handed to another process."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
@@ -62,11 +65,24 @@ class _Page:
         head = _HEAD.pack(at, length)
         if self._fd is None:
             self._data[: len(head)] = head
-            for sock in socks:
-                sock.send(self._data)
         else:
-            for sock in socks:
+            _write_at(self._fd, memoryview(head), 0)
+        for sock in socks:
+            if not _is_near(sock):
+                self._send_whole(sock)
+            elif self._fd is None:
+                sock.send(self._data)
+            else:
                 socket.send_fds(sock, [head], [self._fd])
+
+    def _send_whole(self, sock: socket.socket) -> None:
+        count = _COUNT.pack(self._end)
+        if self._fd is None:
+            sock.sendall(count + self._data)
+        else:
+            sock.sendall(count)
+            with mmap.mmap(self._fd, self._end, prot=mmap.PROT_READ) as data:
+                sock.sendall(data)
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -85,7 +101,7 @@ class FeedWriter:
 
     def __init__(self, socks: Sequence[socket.socket]) -> None:
         """Take over the ends, the one of rank 1 first."""
-        self._socks = tuple(socks)
+        self._socks = tuple(map(_waiting, socks))
         self._page = _Page()
         self._commands: list[Command] = []
 
@@ -136,8 +152,8 @@ class FeedReader:
 
     def __init__(self, sock: socket.socket) -> None:
         """Take over `sock`."""
-        self._sock = sock
-        self._room = _fresh()
+        self._sock = _waiting(sock)
+        self._room = _fresh(_ROOM_BYTES)
         self._left_at: float | None = None
 
     @property
@@ -159,30 +175,65 @@ class FeedReader:
         `None` says that rank 0 is gone. The memory stays as long as there are views of it.
         """
         self._left_at = None
+        space = self._from_near() if _is_near(self._sock) else self._from_far()
+        self._left_at = monotonic()
+        if space is None:
+            return None
+        at, length = _HEAD.unpack_from(space)
+        commands = decode(space[at : at + length])
+        if at > ALIGNMENT and space.obj is self._room.obj:
+            self._room = _fresh(_ROOM_BYTES)  # buffers are in the old one
+        return commands, space
+
+    def _from_near(self) -> memoryview | None:
         count, ancillary, flags, _ = self._sock.recvmsg_into(
             [self._room], socket.CMSG_SPACE(_FD_BYTES), socket.MSG_CMSG_CLOEXEC
         )
-        self._left_at = monotonic()
         if not count:
             return None
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
             raise OSError("there are no descriptors left to take what rank 0 says")
-        space = self._room[:count].toreadonly()
-        at, length = _HEAD.unpack_from(space)
-        if ancillary:
-            space = _mapped(ancillary[0][2])
-        commands = decode(space[at : at + length])
-        if at > ALIGNMENT and not ancillary:
-            self._room = _fresh()  # buffers are in the old one
-        return commands, space
+        return _mapped(ancillary[0][2]) if ancillary else self._room[:count].toreadonly()
+
+    def _from_far(self) -> memoryview | None:
+        head = memoryview(bytearray(_COUNT.size))
+        if not self._fill(head):
+            return None
+        (count,) = _COUNT.unpack(head)
+        room = (self._room if count <= len(self._room) else _fresh(count))[:count]
+        return room.toreadonly() if self._fill(room) else None
+
+    def _fill(self, room: memoryview) -> bool:
+        """Sleep until there is so much; `False` says that rank 0, or the way to it, is gone."""
+        while room:
+            try:
+                count = self._sock.recv_into(room)
+            except OSError:
+                return False
+            if not count:
+                return False
+            room = room[count:]
+        return True
 
     def close(self) -> None:
         """Close it."""
         self._sock.close()
 
 
-def _fresh() -> memoryview:
-    return memoryview(mmap.mmap(-1, _ROOM_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+def _fresh(num_bytes: int) -> memoryview:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return memoryview(mmap.mmap(-1, num_bytes, flags=flags))
+
+
+def _is_near(sock: socket.socket) -> bool:
+    """Whether the other end is on this host."""
+    return sock.family == socket.AF_UNIX
+
+
+def _waiting(sock: socket.socket) -> socket.socket:
+    """A socket that was dialed on a loop does not wait, until it is told to."""
+    sock.setblocking(True)  # noqa: FBT003  signature of the standard library
+    return sock
 
 
 def _mapped(raw: bytes) -> memoryview:

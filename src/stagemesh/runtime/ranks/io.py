@@ -29,6 +29,7 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.own_end import crash, end_group
 from stagemesh.runtime.ranks.feed import FeedReader
 from stagemesh.runtime.stream import Stream
+from stagemesh.runtime.transport.tls import secured_feed
 from stagemesh.spec.engine import Rendezvous
 from stagemesh.spec.frozen import frozen
 
@@ -98,7 +99,7 @@ class RankIO:
                 self._meeting = message
             case Feed():
                 (fd,) = attached.fds
-                self._assign(FeedReader(socket.socket(fileno=fd)))
+                self._assign(socket.socket(fileno=fd))
             case Ping(number=number):
                 away_s = 0.0 if self._feed is None else self._feed.away_s
                 self._control.send(Pong(number=number, step_s=away_s))
@@ -106,12 +107,13 @@ class RankIO:
                 attached.close()
                 raise ProtocolError(f"the supervisor does not say `{type(message).__name__}`")
 
-    def _assign(self, feed: FeedReader) -> None:
+    def _assign(self, sock: socket.socket) -> None:
         if self._setup is None or self._meeting is None:
             raise ProtocolError("a feed came before it was said what for")
         plan = from_json(self._setup.plan)
         if not isinstance(plan, Plan):
             raise ProtocolError(f"the plan cannot be read: {plan[0]}")
+        feed = FeedReader(secured_feed(sock, plan.launch, is_acceptor=False))
         self._feed = feed
         meeting = Rendezvous(address=self._meeting.address, port=self._meeting.port)
         assignment = RankAssignment(plan=plan, setup=self._setup, rendezvous=meeting, feed=feed)

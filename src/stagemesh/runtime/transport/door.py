@@ -30,6 +30,8 @@ _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S: Final = 0.2
 _AGAIN_S: Final = 0.2
 _CREDENTIALS: Final = struct.Struct("3i")
+_NEAR: Final = "\0"
+"""What names begin with that are known to this host alone."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -146,19 +148,44 @@ def listen_unix(path: Path) -> socket.socket:
     return listener
 
 
+def near_name(address: str, port: int) -> str:
+    """Return the name under which processes of this host reach what others do at an address.
+
+    Such a name is no path: nothing is left of it when its listener has ended, however it has.
+    """
+    return f"{_NEAR}stagemesh/{address}:{port}"
+
+
+def listen_near(name: str) -> socket.socket:
+    """Listen at a name of this host; raises `StartupError` when somebody else has it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(name)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen at `{name[1:]}`: {error.strerror}") from error
+    return listener
+
+
 async def dial(address: str, port: int, hello: Hello, secret: Secret) -> tuple[socket.socket, int]:
     """Connect to a door and say who we are; return the stream and the number that we are given.
 
-    Raises `OSError` when nobody is there, `Refused` when we are not taken, and `ProtocolError`
-    when the other end is none of ours.
+    The address may be a `near_name`. Raises `OSError` when nobody is there, `Refused` when we are
+    not taken, and `ProtocolError` when the other end is none of ours.
     """
     loop = asyncio.get_running_loop()
-    entry = (await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM))[0]
-    sock = socket.socket(entry[0], socket.SOCK_STREAM)
+    is_near = address.startswith(_NEAR)
+    if is_near:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    else:
+        entry = (await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM))[0]
+        sock = socket.socket(entry[0], socket.SOCK_STREAM)
     try:
         sock.setblocking(False)  # noqa: FBT003  signature of the standard library
-        tune(sock)
-        await loop.sock_connect(sock, entry[4])
+        if not is_near:
+            tune(sock)
+        await loop.sock_connect(sock, address if is_near else entry[4])
         number = await introduce(sock, hello, secret.token)
     except BaseException:
         sock.close()

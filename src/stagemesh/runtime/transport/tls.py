@@ -47,6 +47,12 @@ def secured(sock: socket.socket, files: TlsFiles | None, *, is_acceptor: bool) -
     return context.wrap_socket(sock, server_side=is_acceptor, do_handshake_on_connect=False)
 
 
+def secured_feed(sock: socket.socket, launch: LaunchOptions, *, is_acceptor: bool) -> socket.socket:
+    """Return a rank's feed as it goes on: under TLS where it leads to another host."""
+    is_near = sock.family == socket.AF_UNIX
+    return secured(sock, None if is_near else TlsFiles.of(launch), is_acceptor=is_acceptor)
+
+
 @functools.cache
 def tls_context(files: TlsFiles, *, is_acceptor: bool) -> ssl.SSLContext:
     """Read the files; raises `DiagnosticError` when they do not belong together."""

@@ -18,12 +18,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from stagemesh.errors import ClosedError, SessionRefusedError, StageFailedError, StagemeshError
 from stagemesh.runtime.calls import Calls
 from stagemesh.runtime.core.duplex import SessionState
-from stagemesh.runtime.messages import CloseSession, Message, OpenSession, ProtocolError
-from stagemesh.runtime.messages import SessionClosed as Closed
-from stagemesh.runtime.messages import SessionOpened as Opened
+from stagemesh.runtime.messages import (
+    Message,
+    ProtocolError,
+)
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running
 from stagemesh.runtime.session import Session
+from stagemesh.runtime.session_messages import (
+    CloseSession,
+    OpenSession,
+)
+from stagemesh.runtime.session_messages import (
+    SessionClosed as Closed,
+)
+from stagemesh.runtime.session_messages import (
+    SessionOpened as Opened,
+)
 from stagemesh.runtime.sessions import SessionDesk
 from stagemesh.spec.payload import Payload
 from tests.runtime.talking import duplex_plan, talking

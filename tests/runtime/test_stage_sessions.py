@@ -10,10 +10,19 @@ from stagemesh.engines._fake import FakeEngine
 from stagemesh.engines.fake import FakeOptions
 from stagemesh.runtime.core.actions import SessionRoute
 from stagemesh.runtime.inbox import Add, Append, Enter, Exit, Forget
-from stagemesh.runtime.messages import Key, SessionClosed, SessionOpened, Submit, decode, encode
+from stagemesh.runtime.messages import (
+    Key,
+    Submit,
+    decode,
+    encode,
+)
 from stagemesh.runtime.running import Call
+from stagemesh.runtime.session_messages import (
+    SessionClosed,
+    SessionOpened,
+)
 from stagemesh.runtime.stage_loop import Emission, StageLoop
-from stagemesh.runtime.submits import submits_of
+from stagemesh.runtime.submits import _Known, _submits
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.engine_context import engine_context
 from stagemesh.testing.fake_plan import fake_plan, three_stages
@@ -96,7 +105,8 @@ def test_a_submit_names_the_session_of_its_turn(found: Desk) -> None:
     """From the caller to the engine's thread."""
     route = SessionRoute(name="s", route={0: 0, 1: 0, 2: 0})
     call = Call(request_id="r", prompt=Payload(), session=route)
-    frames = submits_of(fake_plan(three_stages()), desk.KEY, {}, call, 1)
+    known = _Known(key=desk.KEY, processes={}, turns={})
+    frames = _submits(fake_plan(three_stages()), call, known, [0])
     submit = decode(frames[0][13:])
     assert isinstance(submit, Submit)
     assert submit.session == "s"

@@ -136,7 +136,7 @@ def test_a_full_system_refuses_with_503_and_says_to_try_again(client: Client) ->
             groups = {(await each.next())["group"] for each in (one, other)}
             assert groups == {0, 1}
             status, error = await refused(client)
-            assert (status, error["code"], error["retryable"]) == (503, "RT050", True)
+            assert (status, error["code"], error["retryable"]) == (503, "RT060", True)
             assert "replica_capacity_exhausted" in error["message"]
             status, _, _ = await client._ask("GET", "/health", None, None)
             assert status == 200
@@ -172,7 +172,7 @@ def test_what_is_wrong_with_a_turn_is_told_and_the_session_goes_on(client: Clien
             full = await one.next()
             while full["id"] != "d5":
                 full = await one.next()
-            assert (full["type"], full["error"]["code"]) == ("failed", "RT050")
+            assert (full["type"], full["error"]["code"]) == ("failed", "RT060")
             assert "input_backpressure" in full["error"]["message"]
             assert full["error"]["retryable"]
             await one.socket.send_json({"type": "cancel", "id": "nobody"})

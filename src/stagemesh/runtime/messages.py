@@ -29,7 +29,7 @@ from stagemesh.runtime.load import Load
 from stagemesh.runtime.session_messages import MAX_NAME, OfSession, SessionName
 from stagemesh.spec.frozen import frozen
 
-PROTOCOL: Final = 6
+PROTOCOL: Final = 7
 """Version of these messages; both ends must have the same."""
 FRAME_HEAD: Final = Layout(">IBQ")
 """Length of the message, number of descriptors, and length of the bulk."""

@@ -25,12 +25,20 @@ from stagemesh.runtime.inbox import (
     Resume,
 )
 from stagemesh.runtime.load import CALLER
-from stagemesh.runtime.messages import Failed, Finished, Key, SessionClosed, SessionOpened
+from stagemesh.runtime.messages import (
+    Failed,
+    Finished,
+    Key,
+)
 from stagemesh.runtime.ranks import broadcast
 from stagemesh.runtime.ranks.broadcast import BroadcastEngine
 from stagemesh.runtime.ranks.commands import Step
 from stagemesh.runtime.ranks.feed import FeedReader, FeedWriter, feed_pair
 from stagemesh.runtime.ranks.follower import Follower
+from stagemesh.runtime.session_messages import (
+    SessionClosed,
+    SessionOpened,
+)
 from stagemesh.runtime.stage_loop import Emission, Over, StageLoop, Target
 from stagemesh.spec.engine import EngineOutput, EngineRequest
 from stagemesh.spec.payload import Buffer, MetaValue, Payload

@@ -41,12 +41,13 @@ class _Chunk:
 class _Sending:
     """One request."""
 
-    __slots__ = ("key", "next_seq", "turn", "waiting")
+    __slots__ = ("has_last", "key", "next_seq", "turn", "waiting")
 
     def __init__(self, key: Key, turn: int | None) -> None:
         self.key = key
         self.turn = turn
         self.next_seq = 0
+        self.has_last = False
         self.waiting: deque[_Chunk] = deque()
 
 
@@ -118,6 +119,9 @@ class EdgeOut:
         self.open(key)
         stream = (key.rid, key.epoch)
         sending = self._sending[stream]
+        if sending.has_last:
+            raise ValueError("it comes after the last of its request")
+        sending.has_last = last
         chunk = _Chunk(payload=payload, size=payload.weight, last=last, since=monotonic())
         has_credit = not sending.waiting and self._flow.offer(stream, chunk.size)
         if has_credit and not self._ready and self._put(stream, sending, chunk):

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+import pytest
+
 from stagemesh.runtime.edge import Connector, EdgeIn
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.edge_threads import settle
@@ -175,10 +177,13 @@ class ConnectorStreams:
         async def check() -> None:
             async with self._run() as run:
                 run.out.send(ONE, Payload(), last=True)
+                with pytest.raises(ValueError, match="after the last"):
+                    run.out.send(ONE, Payload(), last=False)
+                run.out.drop(ONE)  # too early: the consumer knows the request yet
                 run.out.send(ONE, payload_of(self.room_bytes), last=True)
                 await run.until(lambda: run.num_acks == 2)  # noqa: PLR2004  one of each
                 assert [got.payload for got in run.got] == [Payload()]
-                assert run.refused == ["chunk `1` came after the last"]
+                assert run.refused == ["chunk `0` came after the last"]
                 run.into.drop(ONE)
                 run.out.drop(ONE)
                 run.out.send(ONE, payload_of(10), last=True)

@@ -179,6 +179,7 @@ class ConnectorStreams:
                 run.out.send(ONE, Payload(), last=True)
                 with pytest.raises(ValueError, match="after the last"):
                     run.out.send(ONE, Payload(), last=False)
+                await run.until(lambda: run.num_acks == 1)
                 run.out.drop(ONE)  # too early: the consumer knows the request yet
                 run.out.send(ONE, payload_of(self.room_bytes), last=True)
                 await run.until(lambda: run.num_acks == 2)  # noqa: PLR2004  one of each

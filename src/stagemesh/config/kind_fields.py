@@ -141,7 +141,7 @@ class Sharing:
     """Fields of every stage that say with whom it shares a process."""
 
     colocate_with: Amount | Text | None = field(default=None, metadata=PIPELINE_WIDE)
-    """Stage, by name or number, in whose processes this one runs; its own name is its own ones."""
+    """Stage, by name or number, in whose processes this one runs; in its own if it names itself."""
 
 
 @frozen

@@ -4,8 +4,9 @@
 beside one memcpy of the same bytes into equally warm memory, made after each hop, and the bare
 round trip of 64 bytes over a socket. `copied` counts the bytes that the producer writes to shared
 memory and to sockets. `stage` is the time that one more echoing stage adds to a request, both
-threads included. Times are medians; `best` is the fastest, which a busy machine disturbs least,
-and `p99` is reported only. `memcpy_share` is how near the best hop comes to the best copy: 1 when
+threads included; `stage_colocated` is the same for stages that share one process. Times are
+medians; `best` is the fastest, which a busy machine disturbs least, and `p99` is reported only.
+`memcpy_share` is how near the best hop comes to the best copy: 1 when
 it costs nothing more. The references are ways that other systems use, each in a file of its own,
 from hand-over to the word that the payload has been read, as for the edge.
 
@@ -22,6 +23,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import _reference_shm_poll
@@ -116,12 +118,15 @@ def references_of(size: int, hop_us: float) -> dict[str, object]:
     return found
 
 
-async def request_times(num_stages: int, size: int) -> list[float]:
-    """Microseconds of requests with one output of `size` bytes through so many stages."""
+async def request_times(num_stages: int, size: int, host: int | None = None) -> list[float]:
+    """Microseconds of requests with one output of `size` bytes through so many stages.
+
+    All of them share a process with the stage `host`, if there is one.
+    """
     first = FakeStage(name="stage-0", args={"num_outputs": 1, "output_bytes": size})
-    rest = [FakeStage(name=f"stage-{number}") for number in range(1, num_stages)]
+    rest = [FakeStage(name=f"stage-{number}", host=host) for number in range(1, num_stages)]
     stages = [first, *rest]
-    stages[-1] = FakeStage(name="last", final="data", args=stages[-1].args)
+    stages[-1] = replace(stages[-1], name="last", final="data")
     async with AsyncOmni(fake_plan(stages, arena_bytes=8 * 1024 * 1024)) as omni:
         times = []
         for _ in range(60):
@@ -131,24 +136,30 @@ async def request_times(num_stages: int, size: int) -> list[float]:
         return times[10:]
 
 
+def stages_of(one: list[float], three: list[float]) -> dict[str, float]:
+    """What each of two further stages adds to a request."""
+    added = (statistics.median(three) - statistics.median(one)) / 2
+    return {
+        **summary("one_stage", one),
+        **summary("three_stages", three),
+        "added_per_stage_us": round(added, 1),
+        "added_per_stage_best_us": round((min(three) - min(one)) / 2, 1),
+    }
+
+
 def main() -> None:
     """Print everything as JSON."""
     floor = socket_times()
     edges = {name: edge_of(size, floor) for name, size in SIZES.items()}
     peers = {name: references_of(size, edges[name]["hop_us"]) for name, size in SIZES.items()}
-    one, three = (asyncio.run(request_times(count, 65536)) for count in (1, 3))
-    added = (statistics.median(three) - statistics.median(one)) / 2
+    one = asyncio.run(request_times(1, 64 * KIB))
     found = {
         "benchmark": "stage_hop",
         **summary("socket_round_trip", floor),
         "edge": edges,
         "references": peers,
-        "stage_64_kib": {
-            **summary("one_stage", one),
-            **summary("three_stages", three),
-            "added_per_stage_us": round(added, 1),
-            "added_per_stage_best_us": round((min(three) - min(one)) / 2, 1),
-        },
+        "stage_64_kib": stages_of(one, asyncio.run(request_times(3, 64 * KIB))),
+        "stage_colocated_64_kib": stages_of(one, asyncio.run(request_times(3, 64 * KIB, host=0))),
     }
     print(json.dumps(found, indent=2))
 

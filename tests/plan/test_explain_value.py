@@ -158,6 +158,8 @@ def test_devices_that_were_chosen_are_told(made: Made) -> None:
         ("talker.additional_config.pitch", "the model"),
         ("thinker.default_sampling_params.temperature", "every request that does not give it"),
         ("thinker.engine", "the choice of the engine"),
+        ("thinker.restart", "whoever starts the processes of the stage"),
+        ("thinker.colocate_with", "the processes of the stage, which are those of its host"),
         ("thinker.seed", "nothing yet: engine `toy` does not act on it"),
         ("async_chunk", "every stage"),
         ("edges.0-1.arena_bytes", "connector `shared_memory` on this edge"),

@@ -186,6 +186,28 @@ def test_devices_that_ship_with_the_model_do_not_bind() -> None:
     assert devices(scaled(with_talker(PLAN, values={"devices": own}), "talker", 2)) == [(0,), (1,)]
 
 
+def test_stages_that_share_processes_are_scaled_together() -> None:
+    """On the same devices, with the memory of all of them, and as far as none is bound."""
+    memory = MemoryPlan(weights=2, cache=0, workspace=0)
+    narrow = replace(PLAN, devices=replace(PLAN.devices, count=2, memory_bytes=9))
+    guest = replace(PLAN.stages[2], setup=StageSetup(host=1), memory=memory)
+    narrow = replace(narrow, stages=(*PLAN.stages[:2], guest))
+    plan = scaled(with_talker(narrow, memory=memory), "vocoder", 4)
+    assert devices(plan) == [(0,), (1,), (1,), (0,)]
+    assert plan.stages[1].replicas == plan.stages[2].replicas
+    assert plan.stages[0] is PLAN.stages[0]
+    fewer = scaled(plan, "talker", 2)
+    assert [len(each.replicas) for each in fewer.stages] == [1, 2, 2]
+    with pytest.raises(DiagnosticError, match="PL015"):
+        scaled(plan, "talker", 5)
+    listed = {"devices": ValuePlan(value="0,1", layer="deploy", origin="deploy.yaml")}
+    bound = replace(narrow, stages=(*narrow.stages[:2], replace(guest, values=listed)))
+    assert devices(scaled(with_talker(bound, memory=memory), "talker", 2)) == [(0,), (1,)]
+    numa = replace(guest, setup=StageSetup(host=1, numa=NumaPlan(binds="engine", replicas=((),))))
+    with pytest.raises(DiagnosticError, match="RT041"):
+        scaled(replace(narrow, stages=(*narrow.stages[:2], numa)), "talker", 2)
+
+
 def test_an_unknown_stage_is_told_with_the_nearest_one() -> None:
     """As for request parameters."""
     with pytest.raises(DiagnosticError, match="no stage `talkre`") as caught:

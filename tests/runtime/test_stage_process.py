@@ -125,6 +125,6 @@ def test_secrets_do_not_reach_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
         who = Incarnation(stage="talker", replica=0)
         own = {"TEST_OWN": "1", "TEST_HIDDEN_TOO": "1"}
         hidden = frozenset({"TEST_HIDDEN", "TEST_HIDDEN_TOO"})
-        child._spawn(who, one, Surroundings(variables=own, hidden=hidden))
+        child._spawn(who, [one], Surroundings(variables=own, hidden=hidden))
     assert {"TEST_OTHER", "TEST_OWN", "PYTHONPATH"} <= set(seen["env"])
     assert not {TOKEN, API_KEY, *hidden} & set(seen["env"])

@@ -137,6 +137,14 @@ class Recovery:
 
 
 @frozen
+class Sharing:
+    """Fields of every stage that say with whom it shares a process."""
+
+    colocate_with: Amount | Text | None = field(default=None, metadata=PIPELINE_WIDE)
+    """Stage, by name or number, in whose processes this one runs; in its own if it names itself."""
+
+
+@frozen
 class Llm:
     """Fields of stages that run a language model or another network by tokens."""
 
@@ -349,6 +357,7 @@ _LLM: Final = frozenset({ExecutionType.LLM_AR, ExecutionType.LLM_GENERATION})
 KIND_FIELDS: Final[Mapping[type, frozenset[ExecutionType]]] = {
     EveryKind: frozenset(ExecutionType),
     Recovery: frozenset(ExecutionType),
+    Sharing: frozenset(ExecutionType),
     Llm: _LLM,
     Diffusion: frozenset({ExecutionType.DIFFUSION}),
 }

@@ -24,7 +24,6 @@ CONNECTOR = ConnectorSpec(
     reach=Reach.PROCESS,
     options=InProcessOptions,
     by_reference=True,
-    planning_only="stages do not share a process yet",
     sender="stagemesh.connectors._in_process:InProcessSender",
     receiver="stagemesh.connectors._in_process:InProcessReceiver",
 )

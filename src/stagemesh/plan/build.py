@@ -9,6 +9,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, StageSettings
 from stagemesh.plan.causes import one_for_each_cause
 from stagemesh.plan.checks import check_stack
+from stagemesh.plan.colocate import hosts_of, named_of, parted, together
 from stagemesh.plan.cost.estimate import StageCost, memory_input, stage_cost
 from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
@@ -95,10 +96,17 @@ def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleCont
     wishes = [
         _wish(draft, said[draft.stage_id], request.placed) for draft in drafts if draft.is_sound
     ]
-    placement = arrange(wishes, request.devices, report)
+    hosts = hosts_of(named_of(pipeline, settings))
+    shared = together(wishes, hosts)
+    placement = parted(arrange(shared, request.devices, report), shared)
     async_chunk = effective_async_chunk(pipeline, settings, report)
     edges = plan_edges(
-        pipeline, settings, catalog.connectors, async_chunk=async_chunk, report=report
+        pipeline,
+        settings,
+        catalog.connectors,
+        hosts=hosts,
+        async_chunk=async_chunk,
+        report=report,
     )
     return RuleContext(
         pipeline=pipeline,

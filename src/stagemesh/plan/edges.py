@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, cast
 from stagemesh.config.chunks import hands_over_chunks
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.settings import ConnectorSettings, Settings, Sourced, StageSettings
+from stagemesh.plan.colocate import connector_between
 from stagemesh.plan.edge_options import edge_options, report_idle_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import EdgePlan
@@ -89,21 +90,25 @@ def plan_edges(
     settings: Settings,
     connectors: Mapping[str, ConnectorSpec],
     *,
+    hosts: Mapping[int, int],
     async_chunk: bool,
     report: Report,
 ) -> tuple[EdgePlan, ...]:
-    """Decide every edge; connectors that are unknown, contradictory or unused are reported."""
+    """Decide every edge; connectors that are unknown, contradictory or unused are reported.
+
+    `hosts` says which stages run in the processes of which others.
+    """
     edges = edges_of(pipeline)
     named = named_connectors(edges, settings, report)
     _report_unused(named, settings, report)
     stages = {stage.stage_id: stage for stage in pipeline.stages}
     willing = {stage.stage_id: hands_over_chunks(stage) for stage in settings.stages}
     limits = {(edge.source, edge.target): edge for edge in settings.edges}
-    default = next(spec for spec in connectors.values() if spec.is_default)
     planned = []
     carried: dict[str | None, list[StagePipelineConfig]] = {}
     for edge in edges:
         chosen = settings.connectors[named[edge][0].name] if edge in named else None
+        default = connector_between(edge, hosts, connectors)
         name, options = (
             (default.name, default.options())
             if chosen is None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.kind_fields import Recovery
 from stagemesh.config.load import Loaded
 from stagemesh.plan.checks import rule_findings
+from stagemesh.plan.colocate import FIELD
 from stagemesh.plan.declared import MODEL_ARGS, SAMPLING
 from stagemesh.plan.explain_edited import SAVED, as_it_holds, held_at, is_unrecorded, speaker_of
 from stagemesh.plan.explain_field import Declaration, FieldDoc, explain_field
@@ -57,6 +59,10 @@ _PLANNED: Final[Mapping[str, str]] = {
     "output_connectors": "the edges out of the stage",
     SAMPLING: "every request that does not give it",
     MODEL_ARGS: "the model",
+    FIELD: "the processes of the stage, which are those of its host",
+    **dict.fromkeys(
+        (item.name for item in fields(Recovery)), "whoever starts the processes of the stage"
+    ),
 }
 
 

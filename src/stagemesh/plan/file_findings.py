@@ -15,6 +15,7 @@ from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.causes import one_for_each_cause
 from stagemesh.plan.checks import lasting_findings
+from stagemesh.plan.colocate import hosts_of, named_of
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.kernels import with_one_spelling
 from stagemesh.plan.lacking import without_lacking
@@ -41,7 +42,10 @@ def file_findings(
     for stage, said in zip(pipeline.stages, settings.stages, strict=True):
         _check_stage(stage, said, catalog, report)
     chunks = effective_async_chunk(pipeline, settings, report)
-    plan_edges(pipeline, settings, catalog.connectors, async_chunk=chunks, report=report)
+    hosts = hosts_of(named_of(pipeline, settings))
+    plan_edges(
+        pipeline, settings, catalog.connectors, hosts=hosts, async_chunk=chunks, report=report
+    )
     return one_for_each_cause(report.diagnostics)
 
 

@@ -98,6 +98,6 @@ def _obstacle(placement: Placement, wishes: Sequence[Wish], found: Report) -> st
     shares: dict[int, float] = {}
     for wish in wishes:
         for device in itertools.chain.from_iterable(placement.replicas[wish.stage_id]):
-            shares[device] = shares.get(device, 0.0) + (wish.share or 0.0)
+            shares[device] = shares.get(device, 0.0) + wish.shares
     full = (shares_text(device, share) for device, share in shares.items() if exceeds(share))
     return next(full, None)

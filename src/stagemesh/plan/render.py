@@ -129,7 +129,7 @@ def _facts(plan: Plan, width: int | None) -> Iterator[str]:
     rows += [("launch", text) for text in launch_lines(plan)]
     rows += [("placement", text) for text in _moved(plan)]
     rows += [("edges", text) for text in _chains(plan)]
-    rows += [("routing", text) for text in _policies(plan.stages)]
+    rows += [("routing", text) for text in _policies(plan)]
     rows += [("memory", text) for text in _memory(plan)]
     for place, name, text in (*device_rows(plan), *session_rows(plan), *setup_rows(plan)):
         rows.append((place, f"{name}: {text}"))
@@ -172,14 +172,17 @@ def _following(edge: EdgePlan, left: Iterable[EdgePlan]) -> EdgePlan | None:
     return next((each for each in alike if each.source == edge.target), None)
 
 
-def _policies(stages: Iterable[StagePlan]) -> Iterator[str]:
+def _policies(plan: Plan) -> Iterator[str]:
     """Say how requests are spread, wherever there is a choice."""
-    for stage in stages:
+    for stage in plan.stages:
+        host = stage.setup.host
         for axis in stage.axes:
             policy = axis.routing.args.get("policy")
-            if policy is not None and axis.size > 1:
-                is_stage = axis.role == WorldRole.MULTIPLIES_REPLICAS.value
-                yield f"{stage.name}{'' if is_stage else f' {axis.axis}'}: {policy}"
+            if policy is None or axis.size == 1:
+                continue
+            is_stage = axis.role == WorldRole.MULTIPLIES_REPLICAS.value
+            chosen = f"follows {plan.stage(host).name}" if is_stage and host is not None else policy
+            yield f"{stage.name}{'' if is_stage else f' {axis.axis}'}: {chosen}"
 
 
 def _memory(plan: Plan) -> Iterator[str]:

@@ -51,6 +51,9 @@ def session_rows(plan: Plan) -> Iterator[Row]:
 def setup_rows(plan: Plan) -> Iterator[Row]:
     """What was decided about the processes of the stages, but for what is always so."""
     for stage in plan.stages:
+        if stage.setup.host is not None:
+            host = plan.stage(stage.setup.host).name
+            yield "setup", stage.name, f"runs in the processes of {host}"
         for text in _of(stage.setup):
             yield "setup", stage.name, text
 

@@ -48,7 +48,7 @@ class Load:
         """Lay replicas of a stage onto their devices."""
         for device in itertools.chain.from_iterable(replicas):
             self.bytes[device] = self.bytes.get(device, 0) + wish.need(self.memory)
-            self.shares[device] = self.shares.get(device, 0.0) + (wish.share or 0.0)
+            self.shares[device] = self.shares.get(device, 0.0) + wish.shares
             self.ranks[device] = (*self.ranks.get(device, ()), wish)
 
     def has_room(self, wish: Wish, device: int) -> bool:
@@ -59,7 +59,7 @@ class Load:
         shares, held = self.shares.get(device, 0.0), self.bytes.get(device, 0)
         if exceeds(shares) or (self.memory is not None and held > self.memory):
             return True
-        if exceeds(shares + (wish.share or 0.0)):
+        if exceeds(shares + wish.shares):
             return False
         return self.memory is None or held + wish.need(self.memory) <= self.memory
 
@@ -103,7 +103,9 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
         message=f"`{wish.stage}` needs {wish.need_text(load.memory)} on `{wish.world}` devices,"
         f" and `{found}` have room",
         origin=origin,
-        notes=tuple(dict.fromkeys((*share, *wish.notes, *load.taken_from(wish, count)))),
+        notes=tuple(
+            dict.fromkeys((*share, *_with(wish), *wish.notes, *load.taken_from(wish, count)))
+        ),
         help=_LARGER if is_too_large else _more_memory(devices, need),
     )
 
@@ -112,6 +114,12 @@ def _devices_text(devices: Sequence[int]) -> str:
     if len(devices) == 1:
         return f"device `{devices[0]}`"
     return f"each of `{len(devices)}` devices"
+
+
+def _with(wish: Wish) -> Iterator[Note]:
+    """Whose needs are counted along."""
+    for guest in wish.guests:
+        yield Note(message=f"that is with `{guest.stage}`, which shares its processes")
 
 
 def held_by(
@@ -143,7 +151,7 @@ def check_memory(
         if total <= memory or names in told:
             continue
         told.add(names)
-        if not exceeds(sum(rank.share or 0.0 for rank in ranks)):  # else a rule tells of them
+        if not exceeds(sum(rank.shares for rank in ranks)):  # else a rule tells of them
             report.add(_too_much(device, ranks, memory, devices))
 
 

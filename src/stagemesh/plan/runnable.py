@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
-from stagemesh.config.kind_fields import Recovery
+from stagemesh.config.kind_fields import Recovery, Sharing
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.rules.frontends import num_frontends
 from stagemesh.plan.rules.numa import placeless
@@ -25,6 +25,7 @@ _DECIDED: Final = frozenset(
         "numa_bind",
         "numa_bind_nodes",
         "numa_bind_cpus",
+        *(item.name for item in fields(Sharing)),
         *(item.name for item in fields(Recovery)),
     }
 )

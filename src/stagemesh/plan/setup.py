@@ -103,5 +103,7 @@ class StageSetup:
     """Its share of device memory, where one was given."""
     kernels: KernelsPlan = field(default_factory=KernelsPlan)
     """Its kernels."""
+    host: int | None = None
+    """Stage in whose processes it runs; `None` where it has its own."""
     recovery: RecoveryPlan = field(default_factory=RecoveryPlan)
     """What happens when one of its replicas dies or hangs."""

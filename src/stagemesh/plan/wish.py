@@ -41,14 +41,21 @@ class Wish:
     """Where its replicas lie already, for a plan that was read back."""
     notes: tuple[Note, ...] = ()
     """Where the sizes were set that make up ranks and replicas."""
+    guests: tuple[Wish, ...] = ()
+    """What further stages in the same processes need there."""
 
     def need(self, memory: int | None) -> int:
         """Bytes to keep free for one rank on a device of `memory` bytes, all of its share."""
-        return max(self.rank_bytes or 0, self._reserved(memory))
+        return self._own(memory) + sum(guest.need(memory) for guest in self.guests)
+
+    @property
+    def shares(self) -> float:
+        """Shares of a device that one rank and its guests have been given."""
+        return (self.share or 0.0) + sum(guest.shares for guest in self.guests)
 
     def follows_share(self, memory: int | None) -> bool:
         """Whether its share is what decides how much that is."""
-        return self.share is not None and self._reserved(memory) == self.need(memory)
+        return self.share is not None and self._reserved(memory) == self._own(memory)
 
     def origin(self, memory: int | None) -> Origin | None:
         """Where it was said what one rank needs on such a device; `None` where nobody did."""
@@ -60,6 +67,9 @@ class Wish:
         if need or self.share is None:
             return size_text(need)
         return f"`{self.share:g}` of the memory"
+
+    def _own(self, memory: int | None) -> int:
+        return max(self.rank_bytes or 0, self._reserved(memory))
 
     def _reserved(self, memory: int | None) -> int:
         return 0 if self.share is None or memory is None else int(self.share * memory)

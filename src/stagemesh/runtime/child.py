@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import stagemesh
 from stagemesh.errors import StartupError
@@ -34,16 +35,20 @@ class Child:
         on_message: OnMessage,
         on_eof: OnEof,
         on_exit: Callable[[str], None],
+        num_guests: int = 0,
     ) -> None:
         """Start the process; `on_exit` is called once with how it ended, when it has been reaped.
 
-        Raises `StartupError` when there is no process, or no descriptor, left.
+        It gets control streams for so many further stages that are to run in it. Raises
+        `StartupError` when there is no process, or no descriptor, left.
         """
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        with _started(who, around) as (self._process, ours):
+        with _started(who, around, 1 + num_guests) as (self._process, (ours, *others)):
             assert self._process.stdout is not None
             self._pidfd = os.pidfd_open(self._process.pid)
+        self.for_guests: Final = others
+        """Our ends of the control streams that no guest has taken yet."""
         self._output = StageOutput(self._process.stdout, who.stage, who.replica, who.rank)
         self._loop.add_reader(self._output, self._read_output)
         self._loop.add_reader(self._pidfd, self._reap)
@@ -85,6 +90,8 @@ class Child:
         self._loop.remove_reader(self._output)
         self._output.close()
         self.control.close()
+        for sock in self.for_guests:
+            sock.close()
         code = self._process.returncode
         is_killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else None
         self._on_exit(is_killed or f"exited with code {code}")
@@ -92,20 +99,28 @@ class Child:
 
 @contextlib.contextmanager
 def _started(
-    who: Incarnation, around: Surroundings
-) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    who: Incarnation, around: Surroundings, num_streams: int
+) -> Iterator[tuple[subprocess.Popen[bytes], list[socket.socket]]]:
     """Start a process; it is gone again, and nothing is left open, if the block cannot use it."""
-    with contextlib.ExitStack() as undo:
+    with contextlib.ExitStack() as undo, contextlib.ExitStack() as handed:
         try:
-            ours, theirs = socket.socketpair()
-            undo.callback(ours.close)
-            with theirs:
-                process = _spawn(who, theirs, around)
+            pairs = [_pair(undo, handed) for _ in range(num_streams)]
+            process = _spawn(who, [theirs for _, theirs in pairs], around)
+            handed.close()
             undo.callback(_undone, process)
-            yield process, ours
+            yield process, [ours for ours, _ in pairs]
         except OSError as error:
             raise StartupError(f"{who} could not be started: {error}", stage=who.stage) from error
         undo.pop_all()
+
+
+def _pair(
+    undo: contextlib.ExitStack, handed: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    undo.callback(ours.close)
+    handed.callback(theirs.close)
+    return ours, theirs
 
 
 def _undone(process: subprocess.Popen[bytes]) -> None:
@@ -116,15 +131,15 @@ def _undone(process: subprocess.Popen[bytes]) -> None:
 
 
 def _spawn(
-    who: Incarnation, control: socket.socket, around: Surroundings
+    who: Incarnation, controls: Iterable[socket.socket], around: Surroundings
 ) -> subprocess.Popen[bytes]:
-    fd, environment = control.fileno(), around.environment
+    fds, environment = [control.fileno() for control in controls], around.environment
     module = "rank_main" if who.rank else "stage_main"
     label = f"{who.stage}/{who.replica}/{who.rank}"  # for whoever looks at processes
-    own = [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", str(fd), label]
+    own = [sys.executable, "-P", "-m", f"stagemesh.runtime.{module}", *map(str, fds), label]
     return subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
         [*around.binding, *own],
-        pass_fds=(fd,),
+        pass_fds=fds,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -53,6 +53,11 @@ class Crew:
         found = [member for member in self if member.where.stage == stage]
         return sorted(found, key=lambda member: member.where.replica)
 
+    def unit(self, member: Member) -> list[Member]:
+        """Whoever shares its process, itself included; the host, which decides for all, first."""
+        found = [other for other in self if other.place == member.place]
+        return sorted(found, key=lambda other: other.is_guest)
+
     def enlist(self) -> list[Member]:
         """Take in the replicas of the plan that are not here yet; nothing is started."""
         joining = []
@@ -98,6 +103,7 @@ class Crew:
         Raises `StartupError` when one fails or `deadline_s` passes; no process is left then.
         """
         callers: dict[ReplicaId, asyncio.Future[socket.socket]] = {}
+        members = sorted(members, key=lambda member: member.is_guest)
         try:
             for member in members:
                 self._spawn(member)
@@ -112,7 +118,7 @@ class Crew:
         return {where: caller.result() for where, caller in callers.items()}
 
     def _spawn(self, member: Member) -> None:
-        where = member.where
+        where, unit = member.where, self.unit(member)
         member.is_introduced = False
         self._num_started[where] += 1
         member.incarnation = self._num_started[where]
@@ -122,6 +128,8 @@ class Crew:
                 who=member.who,
                 stage=member.stage,
                 saved_plan=self._saved,
+                host=unit[0].process if member.is_guest else None,
+                num_guests=0 if member.is_guest else len(unit) - 1,
                 on_exit=functools.partial(self._on_exit, member),
                 on_blame=functools.partial(self._blamed, member),
             )
@@ -145,7 +153,10 @@ class Crew:
         process.say(Welcome())
 
     def _neighbours(self, member: Member) -> list[Member]:
-        """Replicas at the other end of its edges that have streams of their own already."""
+        """Replicas at the other end of its edges that have streams of their own already.
+
+        Of stages that share processes, only those in one process work for the same requests.
+        """
         here = member.where.stage
         stages = {
             edge.target if edge.source == here else edge.source
@@ -155,7 +166,10 @@ class Crew:
         return [
             other
             for other in self
-            if other.where.stage in stages and other.is_introduced and other.running is not None
+            if other.where.stage in stages
+            and other.is_introduced
+            and other.running is not None
+            and (other.place.stage != member.place.stage or other.place == member.place)
         ]
 
     async def _all_ready(

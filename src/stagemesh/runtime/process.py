@@ -90,6 +90,10 @@ class Start:
     """Its stage."""
     saved_plan: str
     """The whole plan in its saved form."""
+    host: Process | None = None
+    """The process that it is to run in, where it has none of its own."""
+    num_guests: int = 0
+    """Further stages that are to run in its process."""
     on_exit: Callable[[str], None]
     """Called once with the reason when nothing is left of it."""
     on_blame: Callable[[Blame], None]

@@ -60,6 +60,17 @@ class Member:
     """Why it is not serving."""
 
     @property
+    def is_guest(self) -> bool:
+        """Whether it runs in the process of another."""
+        return self.stage.setup.host is not None
+
+    @property
+    def place(self) -> ReplicaId:
+        """The replica whose process this one is in, which may be itself."""
+        host = self.stage.setup.host
+        return self.where if host is None else ReplicaId(stage=host, replica=self.where.replica)
+
+    @property
     def who(self) -> Incarnation:
         """Its present process, by name."""
         return Incarnation(

@@ -27,7 +27,7 @@ _DEVICES: Final = "devices"
 
 
 def scaled(plan: Plan, name: object, num_replicas: object) -> Plan:
-    """Return the plan with so many replicas of a stage.
+    """Return the plan with so many replicas of a stage, and of those that share its processes.
 
     Raises `DiagnosticError` with everything that speaks against it.
     """
@@ -39,28 +39,39 @@ def scaled(plan: Plan, name: object, num_replicas: object) -> Plan:
     if type(num_replicas) is not int or not 0 < num_replicas <= _MOST:
         message = f"a stage has `1` to `{_MOST}` replicas: got `{num_replicas!r:.40}`"
         raise DiagnosticError([Diagnostic(code="RT040", message=message)])
-    bound = _bound(plan, stage)
+    unit = [each for each in plan.stages if _process(each) == _process(stage)]
+    bound = next(filter(None, (_bound(plan, each) for each in unit)), None)
     if bound is not None and num_replicas != len(stage.replicas):
         message = f"the replicas of `{stage.name}` stay as many as they are: {bound}"
         help_text = "start the system again with as many as you want"
         raise DiagnosticError([Diagnostic(code="RT041", message=message, help=help_text)])
-    placed = _placed(plan, stage, num_replicas)
-    kept = stage.replicas[:num_replicas]
+    placed = _placed(plan, unit, num_replicas)
+    changed = {each.stage_id: _changed(each, placed) for each in unit}
+    return replace(plan, stages=tuple(changed.get(each.stage_id, each) for each in plan.stages))
+
+
+def _process(stage: StagePlan) -> int:
+    """The stage in whose processes it runs."""
+    return stage.stage_id if stage.setup.host is None else stage.setup.host
+
+
+def _changed(stage: StagePlan, placed: tuple[DeviceIds, ...]) -> StagePlan:
+    """The stage with replicas there."""
+    kept = stage.replicas[: len(placed)]
     joining = tuple(
         _replica(index, ids, stage)
         for index, ids in enumerate(placed[len(kept) :], start=len(kept))
     )
-    changed = replace(
+    return replace(
         stage,
         replicas=(*kept, *joining),
         axes=tuple(
-            replace(axis, size=num_replicas)
+            replace(axis, size=len(placed))
             if axis.role == WorldRole.MULTIPLIES_REPLICAS.value
             else axis
             for axis in stage.axes
         ),
     )
-    return replace(plan, stages=tuple(changed if each is stage else each for each in plan.stages))
 
 
 def _bound(plan: Plan, stage: StagePlan) -> str | None:
@@ -73,25 +84,28 @@ def _bound(plan: Plan, stage: StagePlan) -> str | None:
     return None
 
 
-def _placed(plan: Plan, stage: StagePlan, num_replicas: int) -> tuple[DeviceIds, ...]:
-    """Device ids of all replicas of the stage, those that there are first."""
-    here = _places(stage)
+def _placed(plan: Plan, unit: list[StagePlan], num_replicas: int) -> tuple[DeviceIds, ...]:
+    """Device ids of all replicas of stages that share processes, those that there are first."""
+    stage, here = unit[0], _places(unit[0])
     if num_replicas <= len(here):
         return here[:num_replicas]
     wishes = [
         _wish(each, len(each.replicas), placed=_places(each))
         for each in plan.stages
-        if each is not stage
+        if each not in unit
     ]
-    listed = stage.values.get(_DEVICES)
-    if listed is not None and isinstance(listed.value, str) and not listed.is_default:
-        origin = Origin(layer=Layer[listed.layer.upper()], source=listed.origin)
-        bound = Sourced(value=listed.value, origin=origin)
-        wishes.append(replace(_wish(stage, num_replicas), listed=bound))
+    joining = replace(
+        _wish(stage, num_replicas - len(here)),
+        stage_id=_JOINING,
+        guests=tuple(_wish(each, num_replicas - len(here)) for each in unit[1:]),
+    )
+    bound = next(filter(None, map(_listed, unit)), None)
+    if bound is not None:
+        whole = replace(joining, stage_id=stage.stage_id, num_replicas=num_replicas)
+        wishes.append(replace(whole, listed=bound))
     else:
-        wishes.append(_wish(stage, len(here), placed=here))
-        joining = _wish(stage, num_replicas - len(here))
-        wishes.append(replace(joining, stage_id=_JOINING))
+        wishes += [_wish(each, len(here), placed=here) for each in unit]
+        wishes.append(joining)
     report = Report()
     devices = Devices(
         kind=plan.devices.kind,
@@ -104,6 +118,15 @@ def _placed(plan: Plan, stage: StagePlan, num_replicas: int) -> tuple[DeviceIds,
     if report.failed:
         raise DiagnosticError(report.diagnostics)
     return placement.replicas[stage.stage_id] + placement.replicas.get(_JOINING, ())
+
+
+def _listed(stage: StagePlan) -> Sourced[str] | None:
+    """The devices that a stage is bound to."""
+    listed = stage.values.get(_DEVICES)
+    if listed is None or not isinstance(listed.value, str) or listed.is_default:
+        return None
+    origin = Origin(layer=Layer[listed.layer.upper()], source=listed.origin)
+    return Sourced(value=listed.value, origin=origin)
 
 
 def _wish(stage: StagePlan, num_replicas: int, placed: tuple[DeviceIds, ...] | None = None) -> Wish:

@@ -86,4 +86,11 @@ def _shape(plan: Plan, stage: StagePlan) -> StageShape:
         whole_to=tuple(edge.target for edge in feeds if not edge.chunked),
         key=str(options.get("key", REQUEST_ID)),
         routing=policy,
+        unit=_unit(plan, stage),
     )
+
+
+def _unit(plan: Plan, stage: StagePlan) -> int | None:
+    """The stage in whose processes it runs, be it itself, where others run in them, too."""
+    hosts = {each.setup.host for each in plan.stages}
+    return stage.stage_id if stage.stage_id in hosts else stage.setup.host

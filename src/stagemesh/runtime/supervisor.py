@@ -140,10 +140,14 @@ class Supervisor:
             for stage in plan.stages
             for replica in stage.replicas
         }
-        leaving = [member for member in self._crew if member.where not in wanted]
-        await asyncio.gather(*(self._leave(member, drain_s) for member in leaving))
+        leaving = [
+            self._crew.unit(member)
+            for member in self._crew
+            if member.where not in wanted and not member.is_guest
+        ]
+        await asyncio.gather(*(self._leave(unit, drain_s) for unit in leaving))
         for member in self._crew:
-            if member.state is ReplicaState.STOPPED:
+            if member.state is ReplicaState.STOPPED and not member.is_guest:
                 self._come_back(member, 0.0)
 
     async def stop(self) -> None:
@@ -199,59 +203,70 @@ class Supervisor:
         if member.has_left:
             return
         self._told.down(member.where, member.reason)
-        if member.state is not ReplicaState.DRAINING:
-            self._recover(member)
+        if member.state is not ReplicaState.DRAINING and not member.is_guest:
+            self._recover(member)  # with its guests, of whose end has been told before
 
     def _recover(self, member: Member) -> None:
-        """A replica has died, or did not come up: it comes back, or it does not."""
-        again = self._crew.ended(member, asyncio.get_running_loop().time())
-        if again is None:
-            member.state = ReplicaState.STOPPED
-            _log.error("%s stays down: its restart policy allows no more", member.who)
-        else:
+        """A process has died, or did not come up: it comes back with all in it, or it does not."""
+        now = asyncio.get_running_loop().time()
+        unit = self._crew.unit(member)
+        again, *_ = [self._crew.ended(each, now) for each in unit]
+        if again is not None:
             self._come_back(member, again.delay_s)
+            return
+        for each in unit:
+            each.state = ReplicaState.STOPPED
+            _log.error("%s stays down: its restart policy allows no more", each.who)
 
     def _come_back(self, member: Member, delay_s: float) -> None:
-        member.state = ReplicaState.RESTARTING
+        for each in self._crew.unit(member):
+            each.state = ReplicaState.RESTARTING
         member.work = asyncio.get_running_loop().create_task(self._restart(member, delay_s))
 
     async def _restart(self, member: Member, delay_s: float) -> None:
-        """Start a replica again after `delay_s`; if that fails the policy is asked again."""
+        """Start a process again after `delay_s`; if that fails the policy is asked again."""
         await asyncio.sleep(delay_s)
         if self._stopping:
             return
-        member.state = ReplicaState.STARTING
-        member.num_restarts += 1
+        unit = self._crew.unit(member)
+        for each in unit:
+            each.state = ReplicaState.STARTING
+            each.num_restarts += 1
         try:
-            callers = await self._crew.bring_up([member], self._deadline_s)
+            callers = await self._crew.bring_up(unit, self._deadline_s)
         except StartupError as error:
-            member.reason = str(error)
+            for each in unit:
+                each.reason = str(error)
             _log.warning("%s", error)
             self._recover(member)
             return
         member.work = None
-        self._crew.serves(member)
-        _log.warning("%s is back", member.who)
-        self._told.up(member.where, callers[member.where], member.incarnation)
+        for each in unit:
+            self._crew.serves(each)
+            _log.warning("%s is back", each.who)
+            self._told.up(each.where, callers[each.where], each.incarnation)
 
-    async def _leave(self, member: Member, drain_s: float) -> None:
-        """Take no more requests, finish those that run, and end."""
-        work, member.work = member.work, None
-        if work is not None:
+    async def _leave(self, unit: Collection[Member], drain_s: float) -> None:
+        """Take no more requests, finish those that run, and end; all of one process together."""
+        works = [member.work for member in unit if member.work is not None]
+        for work in works:
             work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-        self._crew.drains(member)
-        self._told.hold(member.where)
-        idle = self._told.idle(member.where)
-        await asyncio.wait([idle], timeout=drain_s)
-        if not idle.done():
-            self._told.expel(member.where)
-            await asyncio.wait([idle], timeout=_CANCEL_S)
-        member.has_left = True
-        self._told.leave(member.where)
-        if member.process is not None:
-            await end([member.process])
-        await self._crew.dismiss([member])
+        await asyncio.gather(*works, return_exceptions=True)
+        for member in unit:
+            member.work = None
+            self._crew.drains(member)
+            self._told.hold(member.where)
+        idle = [self._told.idle(member.where) for member in unit]
+        _, busy = await asyncio.wait(idle, timeout=drain_s)
+        if busy:
+            for member in unit:
+                self._told.expel(member.where)
+            await asyncio.wait(busy, timeout=_CANCEL_S)
+        for member in unit:
+            member.has_left = True
+            self._told.leave(member.where)
+        await end([member.process for member in unit if member.process is not None])
+        await self._crew.dismiss(unit)
 
 
 def _check_ranks(plan: Plan) -> None:

@@ -46,6 +46,8 @@ class FakeStage:
     """What happens when a replica of it dies or hangs."""
     ranks: int = 1
     """Ranks of each replica."""
+    host: int | None = None
+    """Stage in whose processes it runs."""
 
 
 def stage_plan(number: int, stage: FakeStage) -> StagePlan:
@@ -79,6 +81,7 @@ def stage_plan(number: int, stage: FakeStage) -> StagePlan:
         setup=StageSetup(
             executor="mp" if stage.ranks > 1 else "uni",
             recovery=stage.recovery,
+            host=stage.host,
         ),
     )
 
@@ -126,14 +129,15 @@ def fake_plan(
         EdgePlan(
             source=source,
             target=stage.stage_id,
-            connector="shared_memory",
-            options={"arena_bytes": arena_bytes},
+            connector="in_process" if shares else "shared_memory",
+            options={} if shares else {"arena_bytes": arena_bytes},
             payload_type="text",
             bridge=bridge,
             chunked=chunked,
         )
         for stage in planned
         for source in stage.input_sources
+        for shares in [_process(planned[source]) == _process(stage)]
     )
     return Plan(
         pipeline="fakes",
@@ -145,6 +149,11 @@ def fake_plan(
         not_runnable=(),
         skipped_checks=(),
     )
+
+
+def _process(stage: StagePlan) -> int:
+    """The stage in whose processes it runs."""
+    return stage.stage_id if stage.setup.host is None else stage.setup.host
 
 
 def three_stages(**changes: tuple[int, str]) -> tuple[FakeStage, ...]:

@@ -25,6 +25,7 @@ from stagemesh.config.schema import (
 from stagemesh.config.schema_duplex import DuplexSession
 from stagemesh.plan.export.vllm_omni_stages import SHARED
 from stagemesh.spec.axis import ENABLED, SIZE
+from stagemesh.spec.connector import Reach
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 from tests.plan.export.feeding_back import another
@@ -144,13 +145,15 @@ def of_root() -> Iterator[Given]:
     for name, spec in CATALOG.connectors.items():
         for option in hints(spec.options):
             extra = {option: _option(spec.options, option)}
-            yield _carried(option, {"name": name, "extra": extra})
-        yield _carried("connector", {"name": name, "extra": {"frames": 3}})
+            yield _carried(option, {"name": name, "extra": extra}, spec.reach)
+        yield _carried("connector", {"name": name, "extra": {"frames": 3}}, spec.reach)
     yield _carried("frames", {"name": SHM, "extra": {"frames": 7}})
 
 
-def _carried(option: str, connector: Mapping[str, object]) -> Given:
+def _carried(option: str, connector: Mapping[str, object], reach: Reach = Reach.NETWORK) -> Given:
     deploy = {"connectors": {"one": connector}, "edges": [{**ENDS, "connector": "one"}]}
+    if reach is Reach.PROCESS:
+        deploy["stages"] = [{"stage_id": 1, "colocate_with": 0}]
     return Given(path=f"edges.0-1.{option}", deploy=deploy)
 
 

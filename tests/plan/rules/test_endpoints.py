@@ -62,12 +62,14 @@ def test_an_edge_over_the_store_is_planned(toy: Toy, name: str) -> None:
     toy.keeps(plan)
 
 
-def test_what_carries_within_a_process_is_planned_but_not_run(toy: Toy) -> None:
-    """Stages are processes: the plan says so until two of them can share one."""
-    plan = toy.plan(store("InProcessConnector"))
+def test_what_carries_within_a_process_is_run_where_two_stages_share_one(toy: Toy) -> None:
+    """Nowhere else does it lead to anybody."""
+    shared = {"colocate_with": "s0"}
+    plan = toy.plan({**store("InProcessConnector"), **shared})
     assert [edge.connector for edge in plan.edges] == ["in_process"]
-    assert plan.not_runnable == ("`s0` -> `s1`: stages do not share a process yet",)
+    assert plan.not_runnable == ()
     toy.keeps(plan)
+    assert [each.partition(":")[0] for each in toy.found(store("InProcessConnector"))] == ["PL145"]
 
 
 def test_what_carries_over_streams_is_run(toy: Toy) -> None:

@@ -226,3 +226,71 @@ def test_thousands_that_wait_can_fail_at_once() -> None:
     actions = made.failed("0", 1, 0, "it was dropped", 1)
     assert made.names == ()
     assert sum(isinstance(action, Ended) for action in actions) == 2999
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("unit", [(0, 1), (1, 2), (0, 2), (0, 1, 2)])
+def test_stages_in_one_process_have_the_same_replica(policy: Policy, unit: tuple[int, ...]) -> None:
+    """Whichever of them is bound first; a companion follows its parent as ever."""
+    made = Dispatcher(sharing(unit, policy))
+    for stage in range(3):
+        for replica in range(3):
+            made.joined(stage, replica, slots=100)
+    for number in range(20):
+        parent = f"r{number - 1}" if number % 5 == 4 else None
+        made.open(Ask(name=f"r{number}", parent=parent), 0)
+        route = made.route(f"r{number}")
+        assert len({route[stage] for stage in unit}) == 1
+        assert parent is None or made.route(parent) == route
+
+
+def sharing(unit: tuple[int, ...], policy: Policy = Policy.ROUND_ROBIN) -> list[StageShape]:
+    """Three stages of which some share processes."""
+    return [
+        StageShape(
+            stage=stage,
+            name=f"s{stage}",
+            is_entry=stage == 0,
+            is_final=stage == 2,
+            routing=RouterOptions(policy=policy, seed=3),
+            unit=unit[0] if stage in unit else None,
+        )
+        for stage in range(3)
+    ]
+
+
+def test_a_process_takes_requests_once_all_in_it_do() -> None:
+    """And takes none as soon as one does not, though the others do."""
+    made = Dispatcher(sharing((0, 1)))
+    made.joined(2, 0)
+    made.joined(0, 0, slots=1, window=1)
+    with pytest.raises(StageFailedError, match="no replica yet"):
+        made.open(Ask(name="a"), 0)
+    made.joined(1, 0)
+    assert kinds(made.open(Ask(name="a"), 0)) == [("Begin", "a")]
+    assert made.retired(1, 0, 0) == []
+    with pytest.raises(StageFailedError, match="no replica left"):
+        made.open(Ask(name="b"), 0)
+    made.resumed(1, 0)
+    assert made.open(Ask(name="b"), 0) == []  # it waits for the place that `a` has
+    assert made.route("b") == {0: 0}
+
+
+def test_who_waits_for_a_process_goes_elsewhere_when_one_stage_in_it_is_gone() -> None:
+    """Though the death of the other, which it waits for, has not been told yet."""
+    made = Dispatcher(sharing((0, 1)))
+    for replica in (0, 1):
+        for stage in range(3):
+            made.joined(stage, replica, slots=1, window=1)
+    for name in "abc":
+        made.open(Ask(name=name), 0)
+    assert (made.route("a")[0], made.route("c")) == (0, {0: 0})
+    actions = made.left(1, 0, "it died", 1)
+    assert ("Ended", "a") in kinds(actions)
+    assert made.route("c") == {0: 1}
+    actions = made.left(0, 0, "it died", 1)
+    assert ("Begin", "c") not in kinds(actions)
+    for stage in (0, 1):
+        made.joined(stage, 0, slots=1, window=1)
+    assert kinds(made.open(Ask(name="d"), 2)) == [("Begin", "d")]
+    assert made.route("d")[0] == made.route("d")[1] == 0

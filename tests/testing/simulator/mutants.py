@@ -17,6 +17,7 @@ from stagemesh.runtime.core.membership import Change, Membership
 from stagemesh.runtime.core.request import Action, Release, RequestMachine, SendCancel
 from stagemesh.runtime.core.router import Bindings, Router, Unroutable
 from stagemesh.runtime.core.routes import Entry, Routes
+from stagemesh.runtime.core.units import Units
 from stagemesh.runtime.core.windows import StageWindow
 from stagemesh.testing.simulator.setting import Rules
 from stagemesh.testing.simulator.world import simulate
@@ -189,6 +190,25 @@ class Orphans(Bindings):
         return super().bind(request, key, cost, None if parent else parent, at)
 
 
+class GoesItsOwnWay(Units):
+    """A stage that shares a process is bound to a replica of its own choice."""
+
+    def bound(self, stage: int, route: Mapping[int, int]) -> int | None:  # noqa: ARG002
+        return None
+
+
+class TakesHalves(Units):
+    """A process takes requests although one of its stages is gone."""
+
+    def joined(self, stage: int, replica: int) -> tuple[int, ...]:
+        super().joined(stage, replica)
+        return self.mates(stage)
+
+    def gone(self, stage: int, replica: int) -> tuple[int, ...]:
+        super().gone(stage, replica)
+        return (stage,)
+
+
 class FollowsTheDead(Bindings):
     """A companion follows its parent to a replica that is gone."""
 
@@ -271,9 +291,11 @@ class NumbersByEpoch(Dispatcher):
 class ChoosesAtOnce(Routes):
     """The whole route is chosen when a request begins."""
 
-    def __init__(self, stages: Sequence[StageShape], bindings: Mapping[int, Bindings]) -> None:
+    def __init__(
+        self, stages: Sequence[StageShape], bindings: Mapping[int, Bindings], units: Units
+    ) -> None:
         loose = [replace(shape, whole_to=()) for shape in stages]
-        super().__init__(loose, bindings)
+        super().__init__(loose, bindings, units)
 
 
 class ParentsAlone(Routes):
@@ -321,6 +343,8 @@ MUTANTS: Final[Mapping[str, Rules]] = {
     "a binding is lost": parts(bindings=Unsticky),
     "a companion goes its own way": parts(bindings=Orphans),
     "a companion follows to a dead replica": parts(bindings=FollowsTheDead),
+    "a stage in the process of another goes its own way": parts(units=GoesItsOwnWay),
+    "a process takes requests with half of its stages": parts(units=TakesHalves),
     "a dead replica is chosen": parts(router=TrustsTheDead),
     "the admission limit is not kept": parts(admission=Overfull),
     "the window of a replica is not kept": parts(admission=Impatient),

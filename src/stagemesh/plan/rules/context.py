@@ -108,6 +108,8 @@ class Ruling:
     """Memory shares of the stages that have one."""
     kernels: Mapping[int, KernelsPlan] = field(default_factory=dict)
     """Kernels of every stage."""
+    hosts: Mapping[int, int] = field(default_factory=dict)
+    """The stage in whose processes each guest runs."""
     recoveries: Mapping[int, RecoveryPlan] = field(default_factory=dict)
     """What happens when a replica of each stage dies or hangs."""
 

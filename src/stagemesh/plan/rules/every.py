@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from stagemesh.plan.causes import without_advice_on_errors
 from stagemesh.plan.rules.chunks import chunks
+from stagemesh.plan.rules.colocated import colocated
 from stagemesh.plan.rules.context import Rule, RuleContext, Ruling
 from stagemesh.plan.rules.endpoints import endpoints
 from stagemesh.plan.rules.executor import executor
@@ -39,6 +40,7 @@ RULES: Final[tuple[Rule, ...]] = (
     endpoints,
     weights,
     recovery,
+    colocated,
     switched,
     idle,
 )
@@ -65,6 +67,7 @@ def every_rule(context: RuleContext) -> Ruling:
         mps=_joined(each.mps for each in ruled),
         shares=_joined(each.shares for each in ruled),
         kernels=_joined(each.kernels for each in ruled),
+        hosts=_joined(each.hosts for each in ruled),
         recoveries=_joined(each.recoveries for each in ruled),
     )
 
@@ -82,5 +85,6 @@ def setup_of(ruled: Ruling, stage_id: int) -> StageSetup:
         mps=ruled.mps.get(stage_id),
         share=ruled.shares.get(stage_id),
         kernels=ruled.kernels.get(stage_id, KernelsPlan()),
+        host=ruled.hosts.get(stage_id),
         recovery=ruled.recoveries[stage_id],
     )

@@ -34,6 +34,8 @@ class StageShape:
     """What is hashed where requests are routed by hash."""
     routing: RouterOptions = field(default_factory=RouterOptions)
     """How its requests are spread."""
+    unit: int | None = None
+    """Stages with the same number share processes, and so the replicas of each request."""
 
 
 @frozen

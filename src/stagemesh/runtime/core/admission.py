@@ -83,6 +83,10 @@ class Admission:
         seats = self._replicas.get(replica)
         return () if seats is None else tuple(seats.waiting)
 
+    def has(self, replica: int) -> bool:
+        """Whether a replica is there."""
+        return replica in self._replicas
+
     def join(self, replica: int, slots: int, window: int | None = None) -> None:
         """A replica has `slots`, and is sent at most `window` requests at a time."""
         self._replicas[replica] = _Seats(slots, window)

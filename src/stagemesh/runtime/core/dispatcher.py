@@ -35,6 +35,7 @@ from stagemesh.runtime.core.request import RequestMachine
 from stagemesh.runtime.core.router import Bindings, Router
 from stagemesh.runtime.core.routes import Entry, Routes
 from stagemesh.runtime.core.turns import Turns
+from stagemesh.runtime.core.units import Units
 from stagemesh.spec.frozen import frozen
 
 
@@ -47,6 +48,7 @@ class Parts:
     admission: type[Admission] = Admission
     request: type[RequestMachine] = RequestMachine
     routes: type[Routes] = Routes
+    units: type[Units] = Units
 
 
 class Dispatcher:
@@ -68,7 +70,8 @@ class Dispatcher:
             shape.stage: self._parts.bindings(self._parts.router(shape.routing)) for shape in stages
         }
         self.admission: Final = self._parts.admission(queue_limit)
-        self._routes: Final = self._parts.routes(stages, self.bindings)
+        units = self._parts.units(stages)
+        self._routes: Final = self._parts.routes(stages, self.bindings, units)
         self._waves: Final = self._routes.waves
         self._deadlines = Deadlines()
         self._entries: dict[str, Entry] = {}
@@ -77,6 +80,8 @@ class Dispatcher:
         self._gone: set[tuple[int, int]] = set()
         self.turns: Final = Turns()
         self._epoch = 0
+        self._rooms: dict[int, tuple[int, int | None]] = {}
+        """Slots and window of every replica of the entry."""
 
     # --- what is asked -------------------------------------------------------------------------
 
@@ -114,48 +119,45 @@ class Dispatcher:
     def joined(
         self, stage: int, replica: int, slots: int = 1, window: int | None = None
     ) -> list[Action]:
-        """A replica takes requests from now on, at most `window` at a time where they enter."""
-        self.bindings[stage].router.join(replica)
-        self._routes.hold(stage, replica, on_hold=False)
+        """A replica takes requests from now on, at most `window` at a time where they enter.
+
+        One that shares its process does so when all in it do.
+        """
         self._gone.discard((stage, replica))
         if stage == self.gate:
-            self.admission.join(replica, slots, window)
+            self._rooms[replica] = slots, window
+        self.resumed(stage, replica)
         return []
 
     def retired(self, stage: int, replica: int, now: float) -> list[Action]:
-        """A replica takes nothing new; what it was sent goes on there.
+        """A replica takes nothing new, nor does any in its process; what it was sent goes on there.
 
         Who waited for it goes elsewhere, or waits on where there is nobody else. So does who was
         taken on before, and comes to that stage later.
         """
-        router = self.bindings[stage].router
-        if replica in router.eligible:
-            self._routes.hold(stage, replica, on_hold=True)
-        router.leave(replica)
-        if stage != self.gate:
+        if self.gate not in self._routes.retired(stage, replica):
             return []
         self.admission.retire(replica)
-        moved = self.admission.unqueue(replica) if router.has_eligible else ()
+        has_other = self.bindings[self.gate].router.has_eligible
+        moved = self.admission.unqueue(replica) if has_other else ()
         return self._drained(self._move(moved, now), now)
 
     def resumed(self, stage: int, replica: int) -> None:
         """A replica that took nothing new does again."""
-        self.bindings[stage].router.join(replica)
-        self._routes.hold(stage, replica, on_hold=False)
-        if stage == self.gate:
+        if self.gate in self._routes.joined(stage, replica):
+            if not self.admission.has(replica):
+                self.admission.join(replica, *self._rooms[replica])
             self.admission.retire(replica, retired=False)
 
     def left(self, stage: int, replica: int, reason: str, now: float) -> list[Action]:
-        """A replica is gone: what it still held fails, and who waited for it goes elsewhere."""
-        self.bindings[stage].router.leave(replica)
-        self.bindings[stage].lose(replica)
-        self._routes.hold(stage, replica, on_hold=False)
+        """A replica is gone: what its process held fails, and who waited for it goes elsewhere."""
+        mates = self._routes.left(stage, replica)
         self._gone.add((stage, replica))
         actions = self._strand(stage, replica, reason, now)
-        moved = self.admission.leave(replica) if stage == self.gate else ()
+        moved = self.admission.leave(replica) if self.gate in mates else ()
         actions += self._move(moved, now)
         for entry in list(self._entries.values()):
-            if entry.machine.begun and entry.route.get(stage) == replica:
+            if entry.machine.begun and replica in map(entry.route.get, mates):
                 actions += self._failed(entry, stage, reason, now)
         return self._drained(actions, now)
 

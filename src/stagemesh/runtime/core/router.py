@@ -108,7 +108,7 @@ class Router:
         return replica
 
     def follow(self, replica: int, cost: int = 1) -> None:
-        """Count a companion on the replica of its parent, whether it takes others or not."""
+        """Count a request on the replica of what it follows, whether that takes others or not."""
         self._count(replica, cost)
 
     def release(self, replica: int, cost: int = 1) -> None:

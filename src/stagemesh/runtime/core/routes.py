@@ -13,6 +13,7 @@ from stagemesh.errors import InvalidRequestError, StageFailedError, StagemeshErr
 from stagemesh.runtime.core.actions import Ask, StageShape
 from stagemesh.runtime.core.request import RequestMachine
 from stagemesh.runtime.core.router import Bindings, Unroutable
+from stagemesh.runtime.core.units import Units
 from stagemesh.runtime.core.waves import Waves
 
 
@@ -34,17 +35,45 @@ class Entry:
 class Routes:
     """The bindings of all requests at all stages. Raises what a request ends with that has none."""
 
-    def __init__(self, stages: Sequence[StageShape], bindings: Mapping[int, Bindings]) -> None:
-        """Bind by `bindings`, those of every stage."""
+    def __init__(
+        self, stages: Sequence[StageShape], bindings: Mapping[int, Bindings], units: Units
+    ) -> None:
+        """Bind by `bindings`, those of every stage; `units` are the stages that share processes."""
+        self._units: Final = units
         self.waves: Final = Waves(stages)
         self._stages: Final = {shape.stage: shape for shape in stages}
         self._bindings: Final = bindings
         self._on_hold: Final[dict[int, set[int]]] = {stage: set() for stage in bindings}
         """Replicas that take nothing new, and live."""
 
-    def hold(self, stage: int, replica: int, *, on_hold: bool) -> None:
-        """A replica takes nothing new, but what has nowhere else to go; or that is over."""
-        (self._on_hold[stage].add if on_hold else self._on_hold[stage].discard)(replica)
+    def joined(self, stage: int, replica: int) -> tuple[int, ...]:
+        """A replica takes requests; return the stages whose replica may be given some now."""
+        mates = self._units.joined(stage, replica)
+        for mate in mates:
+            self._bindings[mate].router.join(replica)
+            self._on_hold[mate].discard(replica)
+        return mates
+
+    def retired(self, stage: int, replica: int) -> tuple[int, ...]:
+        """A replica takes nothing new, but what has nowhere else to go; return all in its process.
+
+        The same holds for them.
+        """
+        mates = self._units.gone(stage, replica)
+        for mate in mates:
+            if replica in self._bindings[mate].router.eligible:
+                self._on_hold[mate].add(replica)
+            self._bindings[mate].router.leave(replica)
+        return mates
+
+    def left(self, stage: int, replica: int) -> tuple[int, ...]:
+        """A replica is gone; return all in its process, which has ended."""
+        mates = self._units.gone(stage, replica)
+        for mate in mates:
+            self._bindings[mate].router.leave(replica)
+            self._bindings[mate].lose(replica)
+            self._on_hold[mate].discard(replica)
+        return mates
 
     def choose(self, stage: int, key: str) -> int:
         """Choose a replica for what is counted elsewhere."""
@@ -62,11 +91,17 @@ class Routes:
             raise self._unroutable(stage, router.why_none)
 
     def bind(self, entry: Entry, stage: int, leader: str | None) -> int:
-        """Bind a request where `leader` is, or anywhere; one that is bound stays there."""
+        """Bind a request where `leader` is, or anywhere; one that is bound stays there.
+
+        What goes to the process of another stage already goes to the replica in that process.
+        """
         ask = entry.ask
         key = ask.keys.get(self._stages[stage].key, ask.name)
         bindings, on_hold = self._bindings[stage], self._on_hold[stage]
-        at = None if ask.session is None else ask.session.route[stage]
+        if ask.session is not None:
+            at: int | None = ask.session.route[stage]
+        else:
+            at = self._units.bound(stage, entry.route) if leader is None else None
         bound = bindings.bind(ask.name, key, ask.cost, leader, at)
         if bound is Unroutable.ALL_GONE and on_hold:  # it was taken on when there was somebody
             idlest = min(on_hold, key=lambda replica: (bindings.router.backlog[replica], replica))

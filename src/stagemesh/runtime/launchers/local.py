@@ -8,9 +8,11 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from stagemesh.plan.values import Plan
+from stagemesh.runtime.child import Child
 from stagemesh.runtime.dialogue import Dialogue
+from stagemesh.runtime.launchers.lodger import Lodger
 from stagemesh.runtime.launchers.quarters import Quarters, here
-from stagemesh.runtime.launchers.ranked import start_replica
+from stagemesh.runtime.launchers.ranked import RankedChildren, start_replica
 from stagemesh.runtime.messages import PROTOCOL, Message, PeerUp, Ping, Setup
 from stagemesh.runtime.process import Launcher, Party, Process, Start
 from stagemesh.runtime.replica import ReplicaId
@@ -21,7 +23,7 @@ CALLER_UP = PeerUp(stage=None, replica=0)
 
 
 class StageProcess:
-    """A process of this host."""
+    """A process of this host, or a stage that runs in one."""
 
     def __init__(self, start: Start, around: Sequence[Surroundings]) -> None:
         """Start it, with a rank in each of `around`.
@@ -29,18 +31,34 @@ class StageProcess:
         Raises `StartupError` when there is no process, or no descriptor, left.
         """
         self.name = str(start.who)
-        self._on_exit = start.on_exit
-        self._dialogue = Dialogue(start.on_blame)
-        self.ready = self._dialogue.ready
-        self.pulse = self._dialogue.pulse
+        self.on_exit = start.on_exit
+        self.dialogue = Dialogue(start.on_blame)
+        self.ready = self.dialogue.ready
+        self.pulse = self.dialogue.pulse
         self.exited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._child = start_replica(start.who, around, self._dialogue.hear, self.lost, self._ended)
-        self.control = self._child.control
+        self.guests: list[StageProcess] = []
+        self.child = self._started(start, around)
+        self.control = self.child.control
+        self._told = False
+
+    def _started(
+        self, start: Start, around: Sequence[Surroundings]
+    ) -> Child | RankedChildren | Lodger:
+        """Start it, or have it run in the process of another stage."""
+        heard, host, who = self.dialogue.hear, start.host, start.who
+        if host is not None:
+            assert isinstance(host, StageProcess), "it was started here"
+            assert isinstance(host.child, Child), "a guest has no guests"
+            host.guests.append(self)
+            return Lodger(host.child, heard, self.lost)
+        if start.num_guests:
+            return Child(who, around[0], heard, self.lost, self._reaped, start.num_guests)
+        return start_replica(who, around, heard, self.lost, self._reaped)
 
     @property
     def pid(self) -> int:
         """The process, which leads a group of its own."""
-        return self._child.pid
+        return self.child.pid
 
     @property
     def alive(self) -> bool:
@@ -50,48 +68,63 @@ class StageProcess:
     @property
     def values(self) -> Mapping[str, object]:
         """What was decided for its stage, once it is ready."""
-        return self._dialogue.values
+        return self.dialogue.values
 
     def say(self, message: Message) -> None:
         """Send a message without descriptors."""
-        self._child.say(message)
+        self.child.say(message)
 
     def meet(self, up: PeerUp, end: socket.socket) -> asyncio.Future[None]:
         """Hand it its end of a stream; done once it knows the peer, or has ended itself."""
-        met = self._dialogue.meets(up)
-        self._child.say(up, (end.detach(),))
+        met = self.dialogue.meets(up)
+        self.child.say(up, (end.detach(),))
         return met
 
     def ping(self) -> None:
         """Ask how it is; unanswered questions are not repeated."""
         if self.pulse.asked():
-            self._child.say(Ping(number=self.pulse.number))
+            self.child.say(Ping(number=self.pulse.number))
         else:
-            self.pulse.who = self._child.silent
+            self.pulse.who = self.child.silent
 
     def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the whole group, unless the process has been reaped."""
-        self._child.kill(with_signal)
+        self.child.kill(with_signal)
 
     def lost(self, reason: str | None) -> None:
         """End it because a stream to it has ended; `reason` says what it did wrong, if anything."""
         if reason is None:
-            self._child.abandon()
+            self.child.abandon()
             return
-        if self._dialogue.fatal is None:
-            self._dialogue.fatal = reason
+        if self.dialogue.fatal is None:
+            self.dialogue.fatal = reason
         self.kill()
 
     def last_words(self) -> str:
         """The last lines that it wrote, where they are all that is known of its end."""
-        return "" if self._dialogue.fatal is not None else self._child.last_lines()
+        return "" if self._told else self.child.last_lines()
 
-    def _ended(self, how: str) -> None:
-        fatal = self._dialogue.fatal
+    def over(self, how: str, cause: StageProcess | None) -> None:
+        """Its process has ended like that, because of what `cause` has said, if anybody has."""
+        fatal = self.dialogue.fatal
         reason = how if fatal is None else f"failed: {fatal}"
+        if fatal is None and cause is not None:
+            reason = f"ended with {cause.name}, which failed: {cause.dialogue.fatal}"
+        self._told = cause is not None
         self.exited.set_result(reason)
-        self._dialogue.over()
-        self._on_exit(reason)
+        self.dialogue.over()
+
+    def _reaped(self, how: str) -> None:
+        """Nothing is left of the process, nor of the stages that ran in it."""
+        everybody = [*self.guests, self]
+        for guest in self.guests:
+            guest.control.read_rest()
+            guest.control.close()
+        cause = next((each for each in everybody if each.dialogue.fatal is not None), None)
+        for each in everybody:
+            each.over(how, cause)
+        for each in everybody:
+            each.on_exit(each.exited.result())
 
 
 class LocalLauncher(Launcher):

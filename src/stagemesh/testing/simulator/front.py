@@ -229,6 +229,7 @@ class Front:
             live.turns[stage] = turn
             live.owing[stage] = (stage, replica)
         self._check_parent(live)
+        self._check_units(live)
         for stage in sorted(route, reverse=True):
             process = live.processes[stage]
             targets = {**self._targets(live, stage, live.processes), None: 0}
@@ -248,6 +249,13 @@ class Front:
         both = parent.processes.keys() & live.processes
         if any(parent.processes[stage] is not live.processes[stage] for stage in both):
             raise ViolationError(f"{live.key} is not where its parent {parent.key} is")
+
+    def _check_units(self, live: _Live) -> None:
+        for stage, process in live.processes.items():
+            mates = self.world.scenario.mates(stage)
+            here = (live.processes[mate] for mate in mates if mate in live.processes)
+            if any(mate.replica != process.replica for mate in here):
+                raise ViolationError(f"{live.key} is spread over processes that share stages")
 
     def _cancel(self, cancel: Cancel) -> None:
         live = self.live[cancel.name]

@@ -23,6 +23,8 @@ _TOPOLOGIES: Final = (
     ((0, 2), (1, 2)),
     ((0, 1), (0, 2), (1, 2)),
 )
+_SHARING: Final = 8
+"""One history in so many has stages that share processes."""
 _POLICIES: Final = tuple(Policy)
 _FAULTS: Final = ("kill", "cancel", "fail", "drain", "join", "kill", "cancel")
 _SPAN: Final = 120
@@ -84,6 +86,13 @@ class Scenario:
     faults: tuple[Fault, ...]
     """What goes wrong, by event."""
 
+    def mates(self, stage: int) -> tuple[int, ...]:
+        """The stages in the processes of a stage, itself included."""
+        unit = self.stages[stage].unit
+        if unit is None:
+            return (stage,)
+        return tuple(shape.stage for shape in self.stages if shape.unit == unit)
+
     @property
     def first(self) -> set[int]:
         """Stages that are told when a request begins."""
@@ -119,12 +128,18 @@ def draw(seed: int, clock: Clock) -> Scenario:
         for stage in range(num_stages)
     )
     chunked = below(4) != 0
+    replicas = tuple(1 + below(3) for _ in range(num_stages))
+    unit = _unit(seed, num_stages)
     return Scenario(
         seed=seed,
-        stages=tuple(_connected(shape, edges, chunked=chunked) for shape in stages),
+        stages=tuple(
+            _connected(_shared(shape, stages, unit), edges, chunked=chunked) for shape in stages
+        ),
         edges=edges,
         chunked=chunked,
-        replicas=tuple(1 + below(3) for _ in range(num_stages)),
+        replicas=tuple(
+            replicas[unit[0] if stage in unit else stage] for stage in range(num_stages)
+        ),
         slots=slots,
         window=slots[0] + below(2),
         queue_limit=below(4) if below(3) == 0 else None,
@@ -140,6 +155,22 @@ def _connected(
 ) -> StageShape:
     targets = tuple(target for source, target in edges if source == shape.stage)
     return replace(shape, chunks_to=targets) if chunked else replace(shape, whole_to=targets)
+
+
+def _shared(shape: StageShape, stages: tuple[StageShape, ...], unit: tuple[int, ...]) -> StageShape:
+    if shape.stage not in unit:
+        return shape
+    host = stages[unit[0]]
+    return replace(shape, unit=host.stage, routing=host.routing, key=host.key)
+
+
+def _unit(seed: int, num_stages: int) -> tuple[int, ...]:
+    """Return two stages that share processes, or none; nothing is drawn for it."""
+    number, is_other = divmod(seed, _SHARING)
+    if is_other or num_stages == 1:
+        return ()
+    alone = number % num_stages if num_stages > 2 else num_stages  # noqa: PLR2004  two share
+    return tuple(stage for stage in range(num_stages) if stage != alone)
 
 
 def _limits(clock: Clock) -> Limits:

@@ -96,7 +96,19 @@ class World:
         self._change(process.stage, changes)
 
     def kill(self, process: Process) -> None:
-        """A process dies now: what it had sent arrives, then the ends of its streams."""
+        """A process dies now, and all stages in it with it."""
+        for mate in self._mates(process):
+            if mate.alive:
+                self._kill(mate)
+
+    def _mates(self, process: Process) -> list[Process]:
+        """Whatever shares a process, itself included, as far as its death was not noticed."""
+        places = [(stage, process.replica) for stage in self.scenario.mates(process.stage)]
+        found = [self.front.processes[place] for place in places if place in self.front.processes]
+        return [process, *(mate for mate in found if mate is not process)]
+
+    def _kill(self, process: Process) -> None:
+        """What it had sent arrives, then the ends of its streams."""
         self.setting.say("killed %s", process)
         process.alive = False
         for link in process.links.values():
@@ -142,7 +154,10 @@ class World:
             self.front.leave(fault.choice)
         elif fault.kind == "join":
             stage = fault.choice % len(self.scenario.stages)
-            self.start(stage, len(self.members[stage].states), 0)
+            mates = self.scenario.mates(stage)
+            number = max(len(self.members[mate].states) for mate in mates)
+            for each in mates:
+                self.start(each, number, 0)
         elif alive:
             process = alive[fault.choice % len(alive)]
             if fault.kind == "kill":
@@ -150,14 +165,20 @@ class World:
             elif fault.kind == "fail":
                 process.fail(fault.choice >> 8)
             else:
-                self.draining.append(process)
-                self._change(process.stage, self.members[process.stage].drain(process.replica))
+                for mate in self._mates(process):
+                    if mate.alive:
+                        self.draining.append(mate)
+                        self._change(mate.stage, self.members[mate.stage].drain(mate.replica))
 
     def _stop_drained(self) -> None:
         """A process that was drained goes when nobody needs it."""
         for process in list(self.draining):
-            router = self.front.dispatcher.bindings[process.stage].router
-            if not process.alive or not router.backlog[process.replica]:
+            bindings = self.front.dispatcher.bindings
+            backlogs = (
+                bindings[mate].router.backlog.get(process.replica, 0)
+                for mate in self.scenario.mates(process.stage)
+            )
+            if not process.alive or not any(backlogs):
                 self.draining.remove(process)
                 if process.alive and process.held:
                     raise ViolationError(f"{process} is drained, and holds {process.held}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 from stagemesh.engines._budget import (
     WORKSPACE_BYTES,
@@ -34,15 +34,16 @@ class GenerationOptions:
 
 
 def _memory(given: MemoryInput) -> MemoryEstimate | None:
-    """Weights, the activations of one pass, and at least the share of the device that was given."""
+    """Weights, the activations of a full batch, and at least the share of the device given."""
     whole, facts = weight_bytes(given, given_dtype(given)), given.facts
     if whole is None:
         return None
     weights = -(-whole // given.cut(Part.WIDTH))
     inner = 2 * -(-(facts.intermediate_size or 0) // given.cut(Part.WIDTH))
     workspace = WORKSPACE_BYTES + given.buffer_bytes
+    together = cast("GenerationOptions", given.args).max_num_seqs
     workspace += activation_bytes(
-        given, tokens=_tokens(given), inner=inner, element_bytes=_element_bytes(given)
+        given, tokens=together * _tokens(given), inner=inner, element_bytes=_element_bytes(given)
     )
     target = (target_bytes(given) or 0) - weights - given.context_bytes
     return MemoryEstimate(

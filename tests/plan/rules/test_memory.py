@@ -6,6 +6,7 @@ import pytest
 
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.engines.generation import ENGINE as GENERATION
+from stagemesh.engines.generation import GenerationOptions
 from stagemesh.plan.make import Made, make
 from stagemesh.spec.engine import MemoryInput
 from stagemesh.spec.facts import StageFacts
@@ -113,3 +114,23 @@ def test_a_wrong_type_is_refused_on_every_kind_of_stage(model: str, stage: str) 
 def test_what_a_stage_cannot_have_is_told_once(model: str, value: str, told: str) -> None:
     """What would follow from it is no further mistake."""
     assert [each.code for each in _made(model, value).diagnostics] == [told]
+
+
+def test_activations_of_one_shot_networks_grow_with_the_requests_of_a_step() -> None:
+    """Each request that a step runs together with others holds activations of its own."""
+    workspace = {}
+    for together in (1, 2, 8):
+        found = GENERATION.memory(
+            MemoryInput(
+                facts=StageFacts(num_parameters=10**6, hidden_size=64, sequence_length=100),
+                sizes={},
+                args=GenerationOptions(max_num_seqs=together),
+                device_kind="cuda",
+                stage_args={"dtype": "float32"},
+            )
+        )
+        assert found is not None
+        workspace[together] = found.workspace
+    one = 100 * 12 * 64 * 4
+    assert workspace[2] - workspace[1] == one
+    assert workspace[8] - workspace[1] == 7 * one

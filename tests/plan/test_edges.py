@@ -116,10 +116,17 @@ def test_without_chunks_the_other_bridge_is_taken() -> None:
     ]
 
 
-@pytest.mark.parametrize("async_chunk", [None, True, False])
+@pytest.mark.parametrize("async_chunk", [None, False])
 def test_a_single_stage_hands_over_nothing(async_chunk: object) -> None:
-    """A deploy file that says `true` does no harm."""
+    """Whether that is said or not."""
     assert not planned(given(model=solo(), async_chunk=async_chunk)).async_chunk
+
+
+def test_a_single_stage_without_chunks_cannot_be_asked_for_them() -> None:
+    """There is nothing that the value could act on."""
+    [found] = errors(given(model=solo(), async_chunk=True))
+    assert found.code == "PL033"
+    assert found.message == "the one stage of `toy` does not give its output in chunks"
 
 
 def test_chunks_that_no_stage_can_make_are_refused_when_asked_for() -> None:

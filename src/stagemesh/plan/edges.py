@@ -66,11 +66,14 @@ def effective_async_chunk(pipeline: PipelineConfig, settings: Settings, report: 
     given = settings.fields.get("async_chunk")
     if given is None or not given.value:
         return given is None and able
-    if not able and sources:
+    # a shipped file may say for pipelines of several stages what one stage has no use for
+    if not able and (sources or not given.origin.shipped):
+        name = pipeline.model_type
+        one = f"the one stage of `{name}` does not give its output in chunks"
         report.add(
             Diagnostic(
                 code="PL033",
-                message=f"no stage of `{pipeline.model_type}` can hand over chunks",
+                message=f"no stage of `{name}` can hand over chunks" if sources else one,
                 origin=given.origin,
                 help="write `async_chunk: false`, or leave it out",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -10,6 +11,7 @@ import pytest
 from stagemesh.engines.ar import ENGINE
 from stagemesh.engines.ar.memory import cache_blocks, served_length
 from stagemesh.engines.ar.options import ArOptions
+from stagemesh.plan.words import size_text
 from stagemesh.spec.axis import Finding
 from stagemesh.spec.cost import Forward, Part, Pieces
 from stagemesh.spec.engine import MemoryEstimate, MemoryInput
@@ -176,9 +178,14 @@ def test_a_share_that_leaves_no_cache_is_refused() -> None:
     fixed = memory(given()).total - memory(given()).cache
     need = fixed + 4096 * TOKEN
     assert found.message == (
-        f"`gpu_memory_utilization` gives `{int(0.3 * 4 * GIB)}` bytes, and a rank needs `{need}`"
+        f"`gpu_memory_utilization` gives {size_text(int(0.3 * 4 * GIB))},"
+        f" and a rank needs {size_text(need)}"
     )
-    assert "write at least `0.32`" in (found.help or "")
+    advice = re.search("write at least `([0-9.]+)`", found.help or "")
+    assert advice is not None
+    least = float(advice[1])
+    assert not findings(given(memory=4 * GIB, gpu_memory_utilization=least))
+    assert findings(given(memory=4 * GIB, gpu_memory_utilization=least - 0.0002))
     asked = given(memory=4 * GIB, gpu_memory_utilization=0.3)
     assert memory(asked).cache == 0
 

@@ -17,6 +17,7 @@ from stagemesh.engines._budget import (
     weight_bytes,
 )
 from stagemesh.engines.ar.options import ALL_THAT_FITS, ArOptions
+from stagemesh.plan.words import size_text
 from stagemesh.spec.axis import Finding
 from stagemesh.spec.cost import Part
 from stagemesh.spec.engine import MemoryEstimate, MemoryInput
@@ -27,6 +28,8 @@ _DEFAULT_CACHE_BYTES: Final = 2**30
 _SCORE_BYTES: Final = 4
 """Scores of the next token are float32."""
 _AUTO: Final = "auto"
+_SHARES: Final = 10_000
+"""Steps of the share that is advised: fine enough for a small model on a large device."""
 
 
 def cache_blocks(options: ArOptions, *, token_bytes: int, max_model_len: int) -> int:
@@ -150,18 +153,24 @@ def _too_little(given: MemoryInput, wanted: int, token_bytes: int) -> Iterator[F
             )
     elif base is not None and target is not None:
         fixed = base.weights + base.workspace + given.context_bytes
-        least = (fixed + need) / (given.device_memory_bytes or 1)
+        least = _share_text(fixed + need, given.device_memory_bytes or 1)
         if target < fixed + need:
-            more = f"write at least `{least:.2f}`, " if least <= 1 else ""
+            more = "" if least is None else f"write at least `{least}`, "
             yield Finding(
                 code="PL130",
-                message=f"`gpu_memory_utilization` gives `{target}` bytes, and a rank needs"
-                f" `{fixed + need}`",
-                help=f"weights and workspace take `{fixed}`, one sequence of `{wanted}` tokens"
-                f" `{need}`; {more}cut the weights by an axis such as `tp`, or lower"
-                " `max_model_len`",
+                message=f"`gpu_memory_utilization` gives {size_text(target)}, and a rank needs"
+                f" {size_text(fixed + need)}",
+                help=f"weights and workspace take {size_text(fixed)}, one sequence of `{wanted}`"
+                f" tokens {size_text(need)}; {more}cut the weights by an axis such as `tp`, or"
+                " lower `max_model_len`",
                 field="gpu_memory_utilization",
             )
+
+
+def _share_text(need: int, memory: int) -> str | None:
+    """Return the least share of `memory`, in whole ten-thousandths, that holds `need`."""
+    parts = -(-need * _SHARES // memory)
+    return f"{parts / _SHARES:g}" if parts <= _SHARES else None
 
 
 def computed_dtype(given: MemoryInput) -> str:

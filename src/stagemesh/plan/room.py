@@ -167,11 +167,16 @@ def _too_much(device: int, ranks: Sequence[Wish], memory: int, devices: Devices)
         f" and its stages need {size_text(total)}",
         origin=next((origins[stage] for stage in amounts if stage in origins), None),
         notes=tuple(
-            Note(message=f"`{stage}` takes {size_text(amount)}", origin=origins.get(stage))
+            Note(message=f"`{stage}` takes {_amount_text(amount)}", origin=origins.get(stage))
             for stage, amount in amounts.items()
         ),
         help=_more_memory(devices, total),
     )
+
+
+def _amount_text(amount: int) -> str:
+    """Say what a stage takes; a rank with nothing to count is one that nobody knows."""
+    return size_text(amount) if amount else "memory as well; how much is not known"
 
 
 def _more_memory(devices: Devices, need: int) -> str:

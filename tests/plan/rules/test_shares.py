@@ -112,6 +112,17 @@ def test_a_share_is_a_budget_in_bytes(toy: Toy) -> None:
     ]
 
 
+def test_memory_that_nobody_knows_is_not_told_as_none(toy: Toy) -> None:
+    """Beside a stage that is too large already."""
+    toy = replace(toy, facts=weighing(s0=90 * 10**9))
+    found = toy.one(listed(on(0), on(0)))
+    assert found.code == "PL016"
+    assert [note.message for note in found.notes] == [
+        "`s0` takes 83.82 GiB",
+        "`s1` takes memory as well; how much is not known",
+    ]
+
+
 def test_a_stage_beside_a_share_that_nobody_knows_is_not_checked(toy: Toy) -> None:
     """The plan says so; with an estimate it is checked by bytes."""
     sentence = "memory of device `0`: what `s1` takes beside shares is not known"

@@ -183,6 +183,14 @@ def test_hsdp_refuses_factors_that_do_not_make_its_size(options: dict[str, objec
     assert [finding.code for finding in found] == ["AX037"]
 
 
+def test_hsdp_copies_that_do_not_divide_the_ranks_are_at_fault_themselves() -> None:
+    """The numbers that do are listed."""
+    [found], _ = look("hsdp", {"hsdp": 4}, world=4, options={"replicate": 3})
+    assert found.option == "replicate"
+    assert found.message == "`hsdp` cannot make `replicate` = `3` copies over `4` ranks"
+    assert found.help == "`4` ranks divide into `1`, `2`, `4` copies"
+
+
 def test_hsdp_covers_exactly_the_ranks_of_the_stage() -> None:
     """The other axes have fixed how many there are."""
     assert messages("hsdp", {"hsdp": 2}, world=4) == [

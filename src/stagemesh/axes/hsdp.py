@@ -27,6 +27,8 @@ from stagemesh.spec.patterns import PartitionByHash, Union
 from stagemesh.spec.pipeline import ExecutionType
 
 _AUTO: Final = -1
+_MOST: Final = 64
+"""Numbers of copies that are looked at for advice."""
 
 
 @frozen
@@ -58,7 +60,17 @@ def _settle(said: Said) -> Said | Finding:
 def _check(view: StackView) -> Iterator[Finding]:
     size, options = view.size("hsdp"), cast("Options", view.options)
     shard, replicate = options.shard, options.replicate
-    if shard * replicate != size:
+    if size % replicate:
+        fitting = ", ".join(
+            f"`{copies}`" for copies in range(1, min(size, _MOST) + 1) if size % copies == 0
+        )
+        yield Finding(
+            code="AX037",
+            message=f"`hsdp` cannot make `replicate` = `{replicate}` copies over `{size}` ranks",
+            help=f"`{size}` ranks divide into {fitting} copies",
+            option="replicate",
+        )
+    elif shard * replicate != size:
         yield Finding(
             code="AX037",
             message=f"`hsdp` shard `{shard}` x replicate `{replicate}` does not make size `{size}`",

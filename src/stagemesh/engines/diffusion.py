@@ -87,13 +87,14 @@ def _forward(given: MemoryInput) -> Forward | None:
     """Describe one forward of the denoiser for one branch of all results that it makes together.
 
     A weight takes two operations a token, attention four for each pair of tokens and each number of
-    a query.
+    a query. A stage that only decodes has a picture and no tokens.
     """
     facts, width = given.facts, _element_bytes(given)
     network = max(_named(_components(given), _DENOISERS).values(), default=0)
     tokens = facts.sequence_length
     if tokens is None:
-        return None
+        sized = is_decoder(given) and facts.output_pixels is not None
+        return Forward(tokens=0, element_bytes=width, batch=requests(given)) if sized else None
     weights = sliced_bytes(given, network, expert_bytes(given, network, width))
     query = (facts.num_attention_heads or 0) * (facts.head_dim or 0) * (facts.num_layers or 0)
     attention = 4 * (tokens / results(given)) * query / given.cut(Part.WIDTH)

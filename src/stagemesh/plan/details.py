@@ -66,7 +66,7 @@ def _traffic(plan: Plan) -> Iterator[tuple[str, ...]]:
                 traffic = axis.traffic
                 sent = f"{size_text(traffic.sent_bytes)} a {traffic.per}"
                 counts = ((traffic.collectives, "collective"), (traffic.tokens, "token"))
-                amounts = ", ".join(plural(number, word) for number, word in counts)
+                amounts = ", ".join(plural(number, word) for number, word in counts if number)
                 yield "traffic", f"{stage.name} {axis.axis}", f"{sent} in {amounts}"
 
 

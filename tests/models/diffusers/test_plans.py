@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import pytest
 
 from stagemesh.cli._main import main
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.details import details_text
 from stagemesh.plan.make import make
 from stagemesh.plan.save import to_json
 from stagemesh.plan.saved import open_saved
@@ -166,6 +168,19 @@ def test_axes_fit_published_denoisers(name: str) -> None:
     assert worlds(plan) == {"dit": (8, 1)}
     assert [axis.axis for axis in plan.stages[0].axes if axis.size > 1] != []
     assert plan.skipped_checks == ()
+
+
+def test_a_vae_of_its_own_sends_what_it_sends_in_the_whole() -> None:
+    """The size of the picture is all that it takes to know; there are no tokens."""
+    entry = {"axis": "vae_pp", "size": 4}
+    whole = planned(FIXTURES / "flux", {"dit": [{"axis": "sp_ulysses", "size": 4}, entry]})
+    split = planned(FIXTURES / "flux", {"vae": [entry]}, {"pipeline": "flux_split"})
+    [expected] = [each.traffic for each in whole.stages[0].axes if each.axis == "vae_pp"]
+    [found] = [each.traffic for each in split.stages[2].axes if each.axis == "vae_pp"]
+    assert expected is not None
+    assert found == replace(expected, tokens=0)
+    assert split.skipped_checks == ()
+    assert "4.5 MiB a request in 1 collective\n" in details_text(split)
 
 
 def test_a_strategy_reaches_a_model_that_nobody_registered() -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stagemesh.spec.diagnostic import Diagnostic
 
@@ -43,7 +43,15 @@ class DiagnosticError(StagemeshError):
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Keep `diagnostics` in the order they were found."""
         self.diagnostics = tuple(diagnostics)
-        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+        super().__init__("\n".join(_lines(self.diagnostics)))
+
+
+def _lines(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
+    """Each finding, and below it what to do about it."""
+    for diagnostic in diagnostics:
+        yield str(diagnostic)
+        if diagnostic.help is not None:
+            yield f"  help: {diagnostic.help}"
 
 
 class StrategyLoadError(DiagnosticError):

@@ -44,7 +44,7 @@ def test_a_mistake_is_shown_at_its_line(capsys: pytest.CaptureFixture[str]) -> N
     assert (
         shown.err
         == """\
-error[PL010]: `thinker` lists `1` devices and needs `2`: `2` ranks
+error[PL010]: `thinker` lists `1` device and needs `2`: `2` ranks
   --> one.yaml:4:14   stages[0].devices
    4 |     devices: "0"
      |              ^

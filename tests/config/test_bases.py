@@ -267,3 +267,41 @@ def test_variants_of_a_model_may_take_its_files(
     found = show.load("strange", catalog=catalog).diagnostics
     assert "CF039" not in [each.code for each in found]
     assert found
+
+
+def test_a_file_for_stages_that_the_pipeline_lacks_is_told_once(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told which pipeline it is for, and it is not offered where it does not fit."""
+    further = dataclasses.replace(PIPELINE.stages[-1], stage_id=9, model_stage="further")
+    for related in (PIPELINE.model_type, None):
+        catalog = _with_stranger(
+            show,
+            monkeypatch,
+            variant_of=related,
+            default_deploy_config_name="strange",
+            stages=(*PIPELINE.stages, further),
+        )
+        (found,) = show.load("strange", catalog=catalog).diagnostics
+        assert found.code == "CF039"
+        if related is not None:
+            assert found.message.startswith("`strange` is for stages that ")
+            assert "`base_config: strange` with `pipeline: stranger`" in str(found.help)
+        else:
+            assert found.message.startswith("`strange` ships with another model")
+            assert "`strange`" not in str(found.help)
+
+
+def test_the_name_of_a_pipeline_is_no_deploy_file(show: Show) -> None:
+    """Where no file is called so either, it is told how a pipeline is chosen."""
+    models = (
+        *CATALOG.models,
+        Model(
+            pipeline=dataclasses.replace(PIPELINE, model_type="a_cut"),
+            package=CATALOG.models[0].package,
+        ),
+    )
+    catalog = dataclasses.replace(CATALOG, models=models)
+    (found,) = show.load("a_cut", catalog=catalog).diagnostics
+    assert found.code == "CF001"
+    assert found.help == "`a_cut` is a pipeline: write `pipeline: a_cut` in a deploy file"

@@ -121,7 +121,7 @@ CASES: Final = (
         deploy=FOUR,
         codes=("PL010",),
         words=(
-            "`mid` lists `1` devices and needs `4`",
+            "`mid` lists `1` device and needs `4`",
             "`tp` = `4` is set here (--tensor-parallel-size)",
             "--stage-overrides",
         ),

@@ -55,3 +55,11 @@ def test_it_is_told_once_and_where_it_belongs(
     (found,) = speech.load(**given).diagnostics
     assert found.code == code
     assert str(found.help).startswith(help_text)
+
+
+def test_a_parameter_of_requests_has_a_place_of_its_own(speech: Speech) -> None:
+    """What is near no field may be one; what is near a field is a slip of the pen."""
+    loaded = speech.load(deploy="stages: [{stage_id: 0, num_inference_steps: 20, max_num_seq: 4}]")
+    request, slip = (str(each.help) for each in loaded.diagnostics)
+    assert "`default_sampling_params`" in request
+    assert slip == "did you mean `max_num_seqs`?"

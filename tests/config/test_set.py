@@ -251,3 +251,15 @@ def test_of_an_unknown_model_only_the_form_is_judged(speech: Speech) -> None:
     )
     assert [found.code for found in loaded.diagnostics] == ["MD008", "CF012", "CF012"]
     assert loaded.settings is None
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [("x.y=3", ["CF020"]), ("x.max_num_seqs=-3", ["CF020", "CF013"])],
+)
+def test_of_a_stage_that_is_not_there_no_field_is_called_unknown(
+    speech: Speech, text: str, codes: list[str]
+) -> None:
+    """One mistake is told once; a value that no stage takes is another."""
+    found = speech.load(set_values=(text,)).diagnostics
+    assert [each.code for each in found] == codes

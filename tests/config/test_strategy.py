@@ -325,3 +325,14 @@ def test_a_python_mapping_is_read_like_a_file(speech: Speech) -> None:
         "CF012 strategy_config: `thinker.tp.size` must be a whole number, got `2.0`"
     ]
     assert size(good, "thinker", "pp") is UNSET
+
+
+def test_only_axes_that_fit_a_stage_are_offered_for_it(speech: Speech) -> None:
+    """Of a stage that is not known, all are."""
+    loaded = speech.load(
+        strategy="strategies: {thinker: [{axis: zz, size: 2}], nobody: [{axis: zz, size: 2}]}"
+    )
+    known, unknown = (str(each.help) for each in loaded.diagnostics if each.code == "AX001")
+    assert "`cp`" in known
+    assert "`cfg`" not in known
+    assert "`cfg`" in unknown

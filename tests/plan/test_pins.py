@@ -33,8 +33,8 @@ FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
 SPEECH: Final = FIXTURES / "qwen2_5_omni"
 HOST: Final = Host(kind="cpu", count=None, memory_bytes=None)
 OWN: Final = Origin(layer=Layer.DEPLOY, source="toy.yaml", line=3, shipped=True)
-TWO: Final = "`s0` lists `1` devices and needs `2`: `2` ranks"
-REASON: Final = "`thinker` lists `1` devices and needs `2`: `2` ranks"
+TWO: Final = "`s0` lists `1` device and needs `2`: `2` ranks"
+REASON: Final = "`thinker` lists `1` device and needs `2`: `2` ranks"
 PAIR: Final = {"strategies": {"thinker": [{"axis": "tp", "size": 2}]}}
 
 
@@ -91,7 +91,7 @@ def test_where_they_can_be_had_they_hold() -> None:
             [shipped(0, "0", replicas=2, repeats=False), shipped(1, "1")],
             None,
             {0: ((0,), (1,)), 1: ((2,),)},
-            dict.fromkeys((0, 1), "`s0` lists `1` devices and needs `2`: `2` replicas of `1` rank"),
+            dict.fromkeys((0, 1), "`s0` lists `1` device and needs `2`: `2` replicas of `1` rank"),
             id="copies that the model does not have",
         ),
         pytest.param(
@@ -99,7 +99,7 @@ def test_where_they_can_be_had_they_hold() -> None:
             [shipped(0, "0"), shipped(1, "1", world=2), wish(2, listed="1")],
             None,
             {0: ((0,),), 1: ((2, 3),), 2: ((1,),)},
-            {1: "`s1` lists `1` devices and needs `2`: `2` ranks"},
+            {1: "`s1` lists `1` device and needs `2`: `2` ranks"},
             id="devices of the user stay, and what lies as it shall is not told",
         ),
         pytest.param(
@@ -165,7 +165,7 @@ def test_what_fails_either_way_is_told_of_what_was_listed() -> None:
     crowd = [shipped(0, "0", need=3), shipped(1, "0", need=3)]
     assert refused(1, crowd, 4) == ["PL016 device `0` has 4 B, and its stages need 6 B"]
     absent = [shipped(0, "0", need=3), shipped(1, "1", need=3)]
-    assert refused(1, absent, 4) == ["PL015 `s1` needs 3 B on `1` devices, and `0` have room"]
+    assert refused(1, absent, 4) == ["PL015 `s1` needs 3 B on `1` device, and `0` have room"]
 
 
 # --- plans of a model that ships ------------------------------------------------------------------

@@ -82,7 +82,7 @@ def test_a_template_must_count_from_zero() -> None:
 @pytest.mark.parametrize(
     ("listed", "world", "replicas", "message"),
     [
-        ("0", 4, 1, "`s0` lists `1` devices and needs `4`: `4` ranks"),
+        ("0", 4, 1, "`s0` lists `1` device and needs `4`: `4` ranks"),
         ("0,1,2", 2, 1, "`s0` lists `3` devices and needs `2`: `2` ranks"),
         ("0,1,2", 1, 2, "`s0` lists `3` devices and needs `1` or `2`: `2` replicas of `1` rank"),
     ],
@@ -189,7 +189,7 @@ def test_a_share_that_sets_the_need_is_told() -> None:
         wish(0, need=4), share=0.7, share_origin=somewhere(), amount_origin=somewhere("cache")
     )
     (found,) = refused(cards(1, 10), wish(1, need=5, listed="0"), share)
-    assert found.message == "`s0` needs 7 B on `1` devices, and `0` have room"
+    assert found.message == "`s0` needs 7 B on `1` device, and `0` have room"
     assert found.origin == somewhere()
     assert [(each.message, each.origin) for each in found.notes] == [
         ("`s0` may use `0.7` of a device", somewhere()),

@@ -262,7 +262,7 @@ def test_a_file_is_loaded_into_specs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "match"),
-    [("[", "CF002"), ("strategies: {thinker: [{axis: tq, size: x}]}", "AX001.*\n.*CF012")],
+    [("[", "CF002"), ("strategies: {thinker: [{axis: tq, size: x}]}", r"AX001(.*\n)+.*CF012")],
 )
 def test_a_file_that_cannot_be_loaded_is_raised(tmp_path: Path, text: str, match: str) -> None:
     """With the place in the file."""

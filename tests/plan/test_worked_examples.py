@@ -114,7 +114,7 @@ def test_example_1_with_one_device_names_count_file_and_remedy() -> None:
     made = make(inputs, HOST)
     assert made.plan is None
     [found] = made.diagnostics
-    assert found.message == "`thinker` lists `1` devices and needs `2`: `2` ranks"
+    assert found.message == "`thinker` lists `1` device and needs `2`: `2` ranks"
     assert str(found.origin) == "deploy.yaml:4:14"
     assert [str(note.origin) for note in found.notes] == ["strategy_tp2.yaml:4:13"]
 

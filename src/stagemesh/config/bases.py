@@ -108,10 +108,47 @@ class DeployFiles:
                     message=f"`{path.stem}` ships with another model than `{pipeline.model_type}`",
                     origin=self._origins[path],
                     help=f"it is for {', '.join(f'`{owner}`' for owner in owners)}; of this model:"
-                    f" {', '.join(f'`{name}`' for name in sorted(_names(folders)))}",
+                    f" {', '.join(f'`{name}`' for name in self._names(folders, pipeline))}",
                 )
             )
-        return bool(foreign)
+        misfits = [path for path in self._origins if path not in foreign]
+        misfits = [path for path in misfits if not self._fits(path, pipeline)]
+        for path in misfits:
+            self._tell_misfit(path, pipeline)
+        return bool(foreign or misfits)
+
+    def _fits(self, path: Path, pipeline: PipelineConfig) -> bool:
+        """Whether a pipeline has the stages that a file is for; a profile of no one fits all."""
+        ids = {stage.stage_id for stage in pipeline.stages}
+        owners = self._owners(path)
+        return not owners or any(
+            {stage.stage_id for stage in each.stages} <= ids for each in owners
+        )
+
+    def _owners(self, path: Path) -> list[PipelineConfig]:
+        """Return the pipelines that run by a file unless told otherwise."""
+        return [
+            each.pipeline
+            for each in self._catalog.models
+            if _folder(each) == path.parent
+            and each.pipeline.default_deploy_config_name == path.stem
+        ]
+
+    def _tell_misfit(self, path: Path, pipeline: PipelineConfig) -> None:
+        owners = self._owners(path)
+        meant = [each for each in owners if _are_related(each, pipeline)] or owners
+        listed = " or ".join(sorted(f"`pipeline: {each.model_type}`" for each in meant))
+        self._run.tell(
+            "CF039",
+            f"`{path.stem}` is for stages that `{pipeline.model_type}` does not have",
+            self._origins[path],
+            f"in a deploy file of your own, write `{BASE}: {path.stem}` with {listed}",
+        )
+
+    def _names(self, folders: Iterable[Path], pipeline: PipelineConfig) -> list[str]:
+        """Name the files of some folders that fit a pipeline."""
+        files = (file for folder in folders for file in folder.glob(f"*{_SUFFIX}"))
+        return sorted({file.stem for file in files if self._fits(file, pipeline)})
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -214,6 +251,8 @@ class DeployFiles:
     def _help(self, name: str, folder: Path) -> str:
         """Say which file in a folder was meant by a name, and which of those that ship."""
         stem, names = name.removesuffix(_SUFFIX), {path.stem for path in self._all_shipped()}
+        if stem in {model.pipeline.model_type for model in self._catalog.models} - names:
+            return f"`{stem}` is a pipeline: write `pipeline: {stem}` in a deploy file"
         shipped = f"of the files that ship with models: {did_you_mean(stem, names)}"
         near = near_path(str(folder / name))
         if near is None:
@@ -242,10 +281,6 @@ def _are_related(one: PipelineConfig, other: PipelineConfig) -> bool:
     return one.model_type in {other.model_type, other.variant_of} or (
         one.variant_of == other.model_type
     )
-
-
-def _names(folders: Iterable[Path]) -> set[str]:
-    return {file.stem for folder in folders for file in folder.glob(f"*{_SUFFIX}")}
 
 
 def _lies_on_another(document: Document) -> bool:

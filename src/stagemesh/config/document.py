@@ -28,6 +28,7 @@ from stagemesh.config.tree import (
     tree_from_yaml,
 )
 from stagemesh.config.yaml_core import CoreLoader
+from stagemesh.config.yaml_words import yaml_words
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
@@ -114,8 +115,15 @@ def read_yaml(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        reason = " ".join(part for part in (error.problem, error.context) if part)
-        _tell(findings, source, "CF002", f"not valid {form}: {reason}", line, column)
+        reason, remedy = yaml_words(error, text)
+        findings.append(
+            Diagnostic(
+                code="CF002",
+                message=f"not valid {form}: {reason}",
+                origin=_origin(source, line, column),
+                help=remedy,
+            )
+        )
         return None
     except yaml.YAMLError as error:
         _tell(findings, source, "CF002", f"not valid {form}: {str(error).splitlines()[0]}")

@@ -34,6 +34,8 @@ _HIDDEN: Final = ("axes", "options")
 """Parts of a path that nobody writes."""
 _OF_FILES: Final = frozenset({STAGE_KEY, *hints(DeployFile), *hints(StrategyFile)})
 """Keys that files have where here the names of stages stand."""
+_UNKNOWN_KEY: Final = "CF010"
+"""Told of a path once: where there is no such stage, its field is not looked at as well."""
 _FORM: Final = "write `STAGE.FIELD=VALUE`, such as `--set thinker.max_num_seqs=4`"
 
 
@@ -105,7 +107,9 @@ def read_set(text: str, scope: Scope, run: Run) -> list[Patch]:
     if tried.findings and isinstance(value, int | float):
         as_text, second = attempt(typed)
         patches, tried = (as_text, second) if not second.findings else (patches, tried)
-    run.findings.extend(tried.findings)
+    run.findings.extend(
+        found for found in tried.findings if stage is not None or found.code != _UNKNOWN_KEY
+    )
     return patches
 
 

@@ -13,6 +13,7 @@ from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import STAGE_KEY, DeployFile, StrategyFile, device_ids_text
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import SIZE
+from stagemesh.spec.diagnostic import nearest
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 _NESTED: Final = frozenset({"engine_args", "runtime", "parallel_config", "model_config"})
@@ -37,6 +38,9 @@ _TOPOLOGY: Final = frozenset(
 """What the declaration of a pipeline holds."""
 
 
+_OF_REQUESTS: Final = (
+    "no field of a stage is near; write a parameter of requests in its `default_sampling_params`"
+)
 STRATEGY_FILE: Final = "give a strategy file as `--strategy-config`, in Python `strategy_config`"
 """Where what a strategy file holds belongs."""
 DEPLOY_FILE: Final = "give a deploy file as `--deploy-config`, in Python `deploy_config`"
@@ -68,7 +72,16 @@ def tell_no_stage_field(
         help_text = f"`{name}` is an axis: write `{field}`, or an entry of a strategy file"
         run.tell("CF010", message, here.key_origin, help_text)
     elif not tell_refused(str(name), value, here, run):
-        unknown_key(name, container, run, [*fields, *others])
+        _tell_unknown(str(name), container, run, [*fields, *others])
+
+
+def _tell_unknown(name: str, container: Place, run: Run, allowed: list[str]) -> None:
+    """What is near no field may be a parameter of requests, which many write beside the fields."""
+    if nearest(name, allowed) is not None:
+        unknown_key(name, container, run, allowed)
+        return
+    message = f"unknown key {quoted(name)} in {container.name}"
+    run.tell("CF010", message, container.child(name).key_origin, _OF_REQUESTS)
 
 
 def _field_of_axis(name: str, fields: Mapping[str, StageField]) -> str | None:

@@ -184,7 +184,7 @@ class _Reader:
             if not isinstance(value, Mapping):
                 wrong_type(value, here, self._run, "a mapping with `axis` and `size`")
                 continue
-            axis = self._axis(value, here)
+            axis = self._axis(value, stage, here)
             label = f"{place.label}.{axis.name}" if axis is not None else here.label
             entry = self._entry(value, axis, dataclasses.replace(here, label=label))
             if entry is None:
@@ -205,7 +205,9 @@ class _Reader:
             self._run.tell("CF020", message, place.key_origin, self._stages.help_for(name))
         return stage
 
-    def _axis(self, entry: Mapping[str | int, object], place: Place) -> Axis | None:
+    def _axis(
+        self, entry: Mapping[str | int, object], stage: StagePipelineConfig | None, place: Place
+    ) -> Axis | None:
         here = place.child("axis")
         if "axis" not in entry:
             missing_key("axis", place, self._run)
@@ -215,9 +217,15 @@ class _Reader:
             return None
         if name not in self._axes:
             message = f"unknown axis {quoted(name)} for {quoted(place.label.partition('[')[0])}"
-            self._run.tell("AX001", message, here.origin, did_you_mean(name, self._axes))
+            self._run.tell("AX001", message, here.origin, did_you_mean(name, self._fitting(stage)))
             return None
         return self._axes[name]
+
+    def _fitting(self, stage: StagePipelineConfig | None) -> list[str]:
+        """Name the axes that a stage can have: all of them where it is not known."""
+        if stage is None or self._stages.pipeline is None:
+            return list(self._axes)
+        return [name for name, axis in self._axes.items() if stage.execution_type in axis.fits]
 
     def _twice(self, entry: Entry, first: Entry, place: Place) -> None:
         self._run.findings.append(

@@ -18,6 +18,7 @@ from stagemesh.plan.report import Report
 from stagemesh.plan.room import Load, check_memory, held_by, no_room
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
+from stagemesh.plan.words import counted
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
@@ -124,7 +125,7 @@ def _wrong_count(wish: Wish, got: int, origin: Origin) -> Diagnostic | None:
     allowed = " or ".join(f"`{number}`" for number in need)
     return Diagnostic(
         code="PL010",
-        message=f"`{wish.stage}` lists `{got}` devices and needs {allowed}: {wish.shape}",
+        message=f"`{wish.stage}` lists {counted(got, 'device')} and needs {allowed}: {wish.shape}",
         origin=origin,
         notes=wish.notes,
         help="list as many, in a deploy file or with `--stage-overrides`, or change its axes",

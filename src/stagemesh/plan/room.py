@@ -10,7 +10,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
-from stagemesh.plan.words import size_text
+from stagemesh.plan.words import counted, size_text
 from stagemesh.spec.diagnostic import Diagnostic, Note
 
 _LARGER: Final = "give larger devices, spread the stage over more, or lower what its engine keeps"
@@ -87,7 +87,8 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
     if count < wish.world:
         return Diagnostic(
             code="PL014",
-            message=f"`{wish.stage}` needs `{wish.world}` devices, and there are `{count}`",
+            message=f"`{wish.stage}` needs {counted(wish.world, 'device')},"
+            f" and there are `{count}`",
             notes=wish.notes,
             help="give more devices with `--devices`, or make the axes of the stage smaller",
         )
@@ -100,8 +101,8 @@ def no_room(wish: Wish, devices: Devices, load: Load, found: int) -> Diagnostic:
     )
     return Diagnostic(
         code="PL015",
-        message=f"`{wish.stage}` needs {wish.need_text(load.memory)} on `{wish.world}` devices,"
-        f" and `{found}` have room",
+        message=f"`{wish.stage}` needs {wish.need_text(load.memory)}"
+        f" on {counted(wish.world, 'device')}, and `{found}` have room",
         origin=origin,
         notes=tuple(
             dict.fromkeys((*share, *_with(wish), *wish.notes, *load.taken_from(wish, count)))

@@ -28,6 +28,7 @@ from stagemesh.plan.recorded import misrecorded
 from stagemesh.plan.restate import restated
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
+from stagemesh.plan.words import counted
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.origin import Layer, Origin
 
@@ -97,7 +98,8 @@ def _other_host(plan: Plan, host: Host, origin: Origin) -> Iterator[Diagnostic]:
         message = f"the plan is for {quoted(devices.kind)} devices, and this host has `{host.kind}`"
     elif host.count is not None and devices.count > host.count:
         code = "PL044"
-        message = f"the plan uses `{devices.count}` devices, and this host has `{host.count}`"
+        uses = counted(devices.count, "device")
+        message = f"the plan uses {uses}, and this host has `{host.count}`"
     elif devices.ids != host.ids[: devices.count]:
         code = "PL114"
         message = f"the plan is for {_listed(devices.ids)}, and visible are {_listed(host.ids)}"

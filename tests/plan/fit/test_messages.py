@@ -44,8 +44,8 @@ def test_a_global_size_that_reaches_small_stages_shows_how_to_take_it_back() -> 
     """P01: stage, devices, product and flag; and following the help gives a plan."""
     flag = GivenField(name="tensor_parallel_size", value=4, source="--tensor-parallel-size")
     shown = text(planned("qwen2_5_omni", PLACES, "5xH200", fields=(flag,)))
-    assert "`talker` lists `1` devices and needs `4`" in shown
-    assert "`code2wav` lists `1` devices and needs `4`" in shown
+    assert "`talker` lists `1` device and needs `4`" in shown
+    assert "`code2wav` lists `1` device and needs `4`" in shown
     assert "`tp` = `4` is set here (--tensor-parallel-size)" in shown
     said = "--set talker.tensor_parallel_size=1 --set code2wav.tensor_parallel_size=1"
     assert shown.count("this would fit") == 1

@@ -104,7 +104,7 @@ def test_replicas_of_guests_lie_with_those_of_the_host(toy: Toy) -> None:
     [found] = toy.build(listed({}, WITH)).diagnostics
     assert (found.code, found.message) == (
         "PL015",
-        "`s0` needs 120 GiB on `1` devices, and `0` have room",
+        "`s0` needs 120 GiB on `1` device, and `0` have room",
     )
     assert found.notes == (Note(message="that is with `s1`, which shares its processes"),)
     facts = dict.fromkeys(("s0", "s1"), StageFacts(weight_bytes=30 * GIB))

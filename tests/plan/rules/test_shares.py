@@ -55,7 +55,7 @@ def test_p25_it_is_told_whether_or_not_bytes_are_known(toy: Toy) -> None:
     """A host with GPUs does not say how large they are."""
     toy = replace(toy, devices=1, host=cuda("0"))
     found = toy.one(listed({SHARE: 0.9}, {SHARE: 0.3}))
-    assert found.message == "`s1` needs `0.3` of the memory on `1` devices, and `0` have room"
+    assert found.message == "`s1` needs `0.3` of the memory on `1` device, and `0` have room"
     assert (found.code, found.origin and found.origin.path) == ("PL015", f"stages[1].{SHARE}")
     [told] = toy.found(listed(on(0, 0.9), on(0, 0.3)))
     assert told.startswith("PL110")

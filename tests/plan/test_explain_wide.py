@@ -256,16 +256,16 @@ def test_a_pipeline_without_edges_sessions_and_connectors_says_so(tmp_path: Path
     assert turn.value == "turn"
 
 
-def test_what_the_plan_makes_of_a_value_wins(tmp_path: Path) -> None:
-    """A pipeline of one stage that makes no chunks has none, whatever a file says."""
+def test_the_default_is_what_the_pipeline_can_have(tmp_path: Path) -> None:
+    """A pipeline of one stage that makes no chunks has none, though others have by default."""
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    deploy = {"pipeline": "toy", "async_chunk": True}
+    deploy = {"pipeline": "toy"}
     made = make(PlanInputs(model=str(tmp_path), deploy_config=deploy), HOST, ALONE)
     record = record_of(made)
     assert record is not None
     found = explain_value(subject_of("async_chunk", record, ALONE), record, made, ALONE)
     assert found is not None
-    assert [word.value for word in found.words[:2]] == [False, True]
+    assert [(word.value, word.layer) for word in found.words] == [(False, "default")]
 
 
 def test_without_a_plan_what_was_said_is_told(made: Made) -> None:

@@ -111,6 +111,26 @@ def test_an_axis_of_a_third_party_that_takes_no_ranks_is_not_carried_out() -> No
     assert plan.not_runnable == ("`thinker`: the runtime does not execute `stage_pp` yet",)
 
 
+def test_a_connector_that_only_plans_is_a_reason_against_running() -> None:
+    """A third party may declare one before it has written it."""
+    model = two_stages()
+    installed = catalog(model)
+    waiting = {
+        name: replace(connector, planning_only="it is not written")
+        for name, connector in installed.connectors.items()
+    }
+    plan = build(request(model), replace(installed, connectors=waiting)).plan
+    assert plan is not None
+    assert plan.not_runnable == ("`thinker` -> `talker`: it is not written",)
+
+
+def test_a_stage_is_found_by_its_number_wherever_it_stands() -> None:
+    """The order of the stages in a plan says nothing."""
+    plan = planned(request(two_stages()))
+    turned = replace(plan, stages=tuple(reversed(plan.stages)))
+    assert [turned.stage(each.stage_id) for each in plan.stages] == list(plan.stages)
+
+
 def test_every_reason_against_running_is_listed() -> None:
     """Planning goes on whatever is missing."""
     model = pipeline(stage(0, "thinker"), planning_only="it has no network")

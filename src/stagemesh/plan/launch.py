@@ -24,21 +24,6 @@ _ELSEWHERE: Final = frozenset(
     }
 )
 """Options that the runtime acts on, or that the reasons of the frontends are about."""
-_OF_SEVERAL_STARTS: Final = frozenset(
-    {
-        "headless",
-        "omni_dp_size_local",
-        "omni_heartbeat_timeout",
-        "omni_master_address",
-        "omni_master_port",
-        "omni_replica_address",
-        "omni_tls_ca",
-        "omni_tls_cert",
-        "omni_tls_key",
-        "omni_token_file",
-    }
-)
-"""Options that the runtime acts on where a start is one of several."""
 _BY_RAY: Final = frozenset(
     {
         "omni_heartbeat_timeout",
@@ -76,17 +61,13 @@ def is_spread(stage: StagePlan) -> bool:
 
 
 def launch_reasons(options: LaunchOptions, executors: Iterable[Executor]) -> Iterator[str]:
-    """Say which options nothing acts on: not yet, or not in a start that is alone."""
+    """Say which options nothing acts on in a start like this."""
     has_ray = options.worker_backend == "ray" or "ray" in executors
     effective = _ELSEWHERE | (_BY_RAY if has_ray else frozenset())
     for name in given_options(options):
         if name == _WATCH and options.headless:
             yield f"nothing comes of `{flag_name(name)}` with `{flag_name('headless')}`"
-        elif name in effective:
-            continue
-        if name not in _OF_SEVERAL_STARTS:
-            yield f"the runtime does not act on `{flag_name(name)}` yet"
-        elif options.stage_id is None:
+        elif name not in effective and options.stage_id is None:
             yield f"nothing comes of `{flag_name(name)}` without `{flag_name('stage_id')}`"
 
 

@@ -215,13 +215,24 @@ def test_every_rank_of_cfg_needs_a_branch(
         ({"world": 4, "execution_type": AR}, ["AX044 text_encoder"]),
         ({"world": 4, "weight_folders": ("transformer", "text_encoder_2")}, []),
         ({"world": 4, "weight_folders": ("transformer", "vae")}, ["AX046 text_encoder"]),
+        ({"world": 4, "facts": StageFacts(num_encoder_heads=6)}, ["AX030 text_encoder"]),
     ],
 )
 def test_the_text_encoder_is_shared_by_ranks_that_are_there(
     view: dict[str, object], codes: list[str]
 ) -> None:
-    """P16: inside a diffusion stage that has one, over at most its ranks."""
-    assert look("tp", view, text_encoder=4) == (codes, [])
+    """P16: inside a diffusion stage that has one, over at most its ranks, by its heads."""
+    known = {"facts": StageFacts(num_encoder_heads=64), **view}
+    assert look("tp", known, text_encoder=4) == (codes, [])
+
+
+def test_a_text_encoder_of_unknown_heads_is_not_checked() -> None:
+    """The plan says so."""
+    found, skipped = look("tp", {"world": 4}, text_encoder=4)
+    assert found == []
+    assert skipped == [
+        "`text_encoder` of `dit`: the checkpoint does not give the encoder's heads"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,18 @@ def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
             help=f"choose a size up to `{view.world}`, or add ranks with an axis",
             option="text_encoder",
         )
+    elif view.facts.num_encoder_heads is None:
+        view.skip(f"`{name}` of `{view.stage}`: the checkpoint does not give the encoder's heads")
+    elif view.facts.num_encoder_heads % size:
+        heads = view.facts.num_encoder_heads
+        fitting = [f"`{each}`" for each in range(1, heads + 1) if heads % each == 0]
+        yield Finding(
+            code="AX030",
+            message=f"`{name}` `{size}` does not fit the `{heads}` heads of the text encoder of"
+            f" `{view.stage}`",
+            help=f"sizes that fit: {', '.join(fitting)}",
+            option="text_encoder",
+        )
 
 
 def _cuts(size: int, options: object) -> Pieces:
@@ -153,7 +165,8 @@ AXIS = Axis(
         "attention heads, hidden and feed-forward channels divide by its size",
         "few kv heads are copied where its size divides by them",
         "channels of experts divide by its size, unless `ep` keeps experts whole",
-        "`text_encoder` is at most the ranks of a diffusion stage that has one",
+        "`text_encoder` is at most the ranks of a diffusion stage that has one, and divides the"
+        " heads of its largest",
     ),
     check=_check,
     cuts=_cuts,

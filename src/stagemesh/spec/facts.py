@@ -62,6 +62,8 @@ class StageFacts:
     """Query heads of one attention layer."""
     num_kv_heads: int | None = None
     """Key and value heads of one attention layer."""
+    num_encoder_heads: int | None = None
+    """Query heads of the largest text encoder that a diffusion stage holds beside its denoiser."""
     num_layers: int | None = None
     """Repeated blocks."""
     num_experts: int | None = None

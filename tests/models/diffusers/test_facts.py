@@ -182,6 +182,16 @@ def test_a_vae_of_an_unknown_class_says_nothing_of_size() -> None:
     assert dit(configs).sequence_length is None
 
 
+@pytest.mark.parametrize(("name", "heads"), [("flux", 64), ("hunyuan_video", 32), ("wan2_1", 64)])
+def test_a_stage_that_holds_everything_knows_the_heads_of_its_text_encoder(
+    name: str, heads: int
+) -> None:
+    """Those of the largest, which the split stage has as its own."""
+    assert facts_of(changed(name), name)["dit"].num_encoder_heads == heads
+    split = facts_of(changed(name), f"{name}_split")["text_encoder"]
+    assert split.num_attention_heads == heads
+
+
 def test_the_largest_text_encoder_says_how_often_all_are_cut() -> None:
     """T5 beside CLIP, Llama beside CLIP; a decoder has fewer key heads."""
     t5 = facts_of(changed("flux"), "flux_split")["text_encoder"]

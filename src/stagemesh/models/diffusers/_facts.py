@@ -16,6 +16,8 @@ from stagemesh.models.diffusers._parts import Parts, read_parts, weights_of
 from stagemesh.spec.facts import Canvas, StageFacts
 from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
 
+_TEXT: Final = "text_encoder"
+"""What the folders of encoders of text begin with."""
 _DENOISER: Final = {"denoiser": DENOISERS}
 _ALL: Final = {**_DENOISER, "text encoder": ENCODERS, "VAE": DECODERS}
 
@@ -23,7 +25,10 @@ _ALL: Final = {**_DENOISER, "text encoder": ENCODERS, "VAE": DECODERS}
 def whole(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     """Facts of the one stage that holds all components: those of the network that denoises."""
     parts = read_parts(configs, _DENOISER)
-    return {"dit": _denoising(configs, parts, _components(parts))}
+    facts = _denoising(configs, parts, _components(parts))
+    texts = [each for name, each in parts.encoders.items() if name.startswith(_TEXT)]
+    heads = _largest(texts).num_attention_heads if texts else None
+    return {"dit": replace(facts, num_encoder_heads=heads)}
 
 
 def split(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
@@ -79,9 +84,12 @@ def _encoding(configs: CheckpointConfigs, parts: Parts) -> StageFacts:
     All are weighed. Plans for T5, CLIP and the usual decoders leave none of them whole.
     """
     encoders = parts.encoders
-    largest = max(encoders.values(), key=lambda each: each.num_parameters or 0)
-    facts = replace(largest, num_parameters=_total(encoders.values()))
+    facts = replace(_largest(encoders.values()), num_parameters=_total(encoders.values()))
     return _weighed(facts, configs, encoders)
+
+
+def _largest(networks: Iterable[StageFacts]) -> StageFacts:
+    return max(networks, key=lambda each: each.num_parameters or 0)
 
 
 def _decoding(

@@ -230,9 +230,7 @@ def test_a_text_encoder_of_unknown_heads_is_not_checked() -> None:
     """The plan says so."""
     found, skipped = look("tp", {"world": 4}, text_encoder=4)
     assert found == []
-    assert skipped == [
-        "`text_encoder` of `dit`: the checkpoint does not give the encoder's heads"
-    ]
+    assert skipped == ["`text_encoder` of `dit`: the checkpoint does not give the encoder's heads"]
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,10 @@ def _every(*fields: str) -> str:
             _ONE,
             "4xL40S",
             "",
-            "--set dit.tensor_parallel_size=3 --set dit.text_encoder_tp_size=3",
+            (
+                "--set dit.ring_degree=2 --set dit.tensor_parallel_size=2"
+                " --set dit.text_encoder_tp_size=4"
+            ),
         ),
         (  # that others bring cannot stay more than they are
             "diffusers/flux2",

@@ -280,11 +280,15 @@ def test_an_axis_that_can_never_be_is_told_as_it_is(
     assert error.origin.source == f"--set {value}"
 
 
+FOUR: Final = ("ring_degree=2", "tensor_parallel_size=2", "text_encoder_tp_size=4")
+"""The smallest layout that fits: three ranks would not divide the heads of the text encoder."""
+
+
 @pytest.mark.parametrize(
     ("value", "offer"),
     [
-        ("dit.devices=0,1", ("tensor_parallel_size=3", "text_encoder_tp_size=3", "devices=0,1,2")),
-        ("dit.devices=0,9", ("tensor_parallel_size=3", "text_encoder_tp_size=3", "devices=0,1,2")),
+        ("dit.devices=0,1", (*FOUR, "devices=0,1,2,3")),
+        ("dit.devices=0,9", (*FOUR, "devices=0,1,2,3")),
         ("dit.tensor_parallel_size=16", ("tensor_parallel_size=8", "text_encoder_tp_size=8")),
     ],
 )

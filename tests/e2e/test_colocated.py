@@ -22,11 +22,12 @@ def waveform(result: OmniResult) -> np.ndarray[tuple[int], np.dtype[np.float32]]
     return np.frombuffer(result.audio.samples, dtype=np.float32)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("host", "guests"),
     [
         ("talker", ["code2wav"]),
-        pytest.param("thinker", ["talker", "code2wav"], marks=pytest.mark.nightly),
+        ("thinker", ["talker", "code2wav"]),
     ],
     ids=["the last two", "all in one"],
 )

@@ -167,6 +167,7 @@ def test_a_fault_in_one_stage_is_told_of_by_the_other() -> None:
         assert talker.replicas[0].reason.startswith(f"{with_whom} {fault}")
 
 
+@pytest.mark.nightly
 def test_a_hang_of_one_is_the_hang_of_all_in_its_process() -> None:
     """A step that takes too long ends the process, and both stages come back."""
     soon = replace(AT_ONCE, step_timeout=1.0)

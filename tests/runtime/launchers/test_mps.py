@@ -213,6 +213,7 @@ def test_a_start_that_is_cancelled_stops_the_daemon(gpus: Gpus, way: str) -> Non
     assert host() == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("whom", ["keeper", "daemon"])
 def test_a_daemon_that_dies_is_done_without(
     gpus: Gpus, whom: str, caplog: pytest.LogCaptureFixture
@@ -234,6 +235,7 @@ def test_a_daemon_that_dies_is_done_without(
     assert gpus.is_clean()
 
 
+@pytest.mark.nightly
 def test_a_daemon_that_does_not_quit_is_made_to(gpus: Gpus) -> None:
     """Within the deadlines of its keeper."""
     gpus.behave("stubborn")
@@ -302,6 +304,7 @@ def test_a_caller_that_dies_while_it_asks_leaves_nothing(gpus: Gpus, tmp_path: P
     assert gpus.is_clean()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_killed", [False, True], ids=["in order", "killed"])
 def test_a_headless_start_has_a_daemon_for_what_it_runs(
     gpus: Gpus,

@@ -251,6 +251,7 @@ def test_a_program_that_fails_is_heard(tmp_path: Path, monkeypatch: pytest.Monke
         Started(bound(talker=[on(FIRST)])).__enter__()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_headless_starts_bind_what_they_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -276,6 +277,7 @@ def test_headless_starts_bind_what_they_run(
     assert (code, "`numa_bind` of `talker` needs `numactl`" in said) == (1, True)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_node_of_ray_binds_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its own program, to CPUs of its own; where it cannot, the start says why."""

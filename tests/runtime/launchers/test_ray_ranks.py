@@ -28,8 +28,6 @@ pytestmark = pytest.mark.slow
 ALONE: Final = LaunchOptions()
 SOON: Final = RecoveryPlan(restart_delay=0.0)
 AT_NIGHT: Final = pytest.mark.nightly  # such a test starts a dozen processes
-LONG_FORM: Final = [*(pytest.param(rank, marks=AT_NIGHT) for rank in (0, 1)), 2]
-"""Ranks that something happens to: the short form takes the one on the other node."""
 END_S: Final = 5.0
 """The stated limit: after the death of a rank its replica is gone within this time."""
 CERTIFICATES: Final = Path(__file__).parents[1] / "transport" / "certificates"
@@ -108,7 +106,8 @@ def test_feeds_to_other_hosts_are_under_tls(ray: FakeRay) -> None:
     assert len(ray.actors) == 3
 
 
-@pytest.mark.parametrize("rank", LONG_FORM)
+@AT_NIGHT
+@pytest.mark.parametrize("rank", range(3))
 def test_a_rank_that_is_killed_ends_its_replica(ray: FakeRay, rank: int) -> None:
     """On either node; its actor tells, and the replica comes back in the same bundles."""
     with Started(planned()) as started:

@@ -143,6 +143,7 @@ def test_one_that_does_not_answer_is_told_of(
     server.until(lambda state: state["frontends"][0]["state"] == "serving")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("log", "told"),
     [
@@ -197,6 +198,7 @@ def test_nothing_is_left_when_it_has_stopped(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.nightly
 def test_a_frontend_that_does_not_come_up_ends_all_of_them(tmp_path: Path) -> None:
     """The error names the stage, as that of one server does."""
     before = host()
@@ -239,6 +241,7 @@ def test_limits_on_all_are_divided_among_the_frontends() -> None:
     assert [unlimited._begin(one).queue_limit for one in unlimited._all] == [None, None]
 
 
+@pytest.mark.nightly
 def test_a_server_without_frontends_ends(tmp_path: Path) -> None:
     """Where no stage is started again, neither is a frontend."""
     never = RecoveryPlan(restart="never")
@@ -249,6 +252,7 @@ def test_a_server_without_frontends_ends(tmp_path: Path) -> None:
     wait_until_as(before)
 
 
+@pytest.mark.nightly
 def test_a_second_stop_ends_a_frontend_that_does_not_hear_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,8 +165,8 @@ AXIS = Axis(
         "attention heads, hidden and feed-forward channels divide by its size",
         "few kv heads are copied where its size divides by them",
         "channels of experts divide by its size, unless `ep` keeps experts whole",
-        "`text_encoder` is at most the ranks of a diffusion stage that has one, and divides the"
-        " heads of its largest",
+        "`text_encoder` is at most the ranks of a diffusion stage that has one",
+        "heads of the largest text encoder divide by `text_encoder`",
     ),
     check=_check,
     cuts=_cuts,

@@ -177,7 +177,9 @@ def test_nor_is_an_option_that_none_says() -> None:
     """Two ranks fit if they share the text encoder, which has a field of its own."""
     parts = {"transformer": 40 * GIB, "text_encoder": 24 * GIB}
     said = {"thinker": Said(axes=[axis("tp", 2)])}
-    given = asked(PICTURE, replace(FLUX, component_bytes=parts), "L40S", 2, said)
+    given = asked(
+        PICTURE, replace(FLUX, component_bytes=parts, num_encoder_heads=64), "L40S", 2, said
+    )
     assert suggested(given) == {"thinker": {"text_encoder_tp_size": 2}}
     catalog = installed()
     tp = catalog.axes["tp"]

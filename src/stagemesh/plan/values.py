@@ -300,5 +300,5 @@ class Plan:
     def stage(self, stage_id: int) -> StagePlan:
         """Return the stage with that id."""
         if stage_id < len(self.stages) and self.stages[stage_id].stage_id == stage_id:
-            return self.stages[stage_id]  # as nearly all are numbered
+            return self.stages[stage_id]  # the usual order, in which no search is needed
         return next(stage for stage in self.stages if stage.stage_id == stage_id)

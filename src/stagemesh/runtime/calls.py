@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_timeout
@@ -11,6 +11,9 @@ from stagemesh.runtime.hints import RouteHints, check_hints
 from stagemesh.runtime.params import RequestRules, SamplingParams
 from stagemesh.runtime.running import Call, OnProgress
 from stagemesh.spec.payload import Payload
+
+REQUEST_S: Final = 600.0
+"""Seconds that a request, or the opening of a session, may take unless something else is said."""
 
 Prompt: TypeAlias = str | Payload
 """What a request begins with: a text, or a payload for models that take more."""

@@ -7,16 +7,11 @@ from typing import Final, TypeAlias
 from stagemesh.errors import InvalidRequestError
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.calls import Calls
-from stagemesh.runtime.messages import (
-    ProtocolError,
-)
+from stagemesh.runtime.messages import ProtocolError
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call
 from stagemesh.runtime.session import Session, SessionCounts
-from stagemesh.runtime.session_messages import (
-    SessionClosed,
-    SessionOpened,
-)
+from stagemesh.runtime.session_messages import SessionClosed, SessionOpened
 from stagemesh.runtime.sessions import Choose, Post, SessionDesk
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from stagemesh.config.inputs import ConfigInput, PlanInputs
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.calls import Calls, Prompt
+from stagemesh.runtime.calls import REQUEST_S, Calls, Prompt
 from stagemesh.runtime.checks import check_limits, check_runnable, check_timeout
 from stagemesh.runtime.frontend import Frontend
 from stagemesh.runtime.given_plan import given_fields, plan_of, startup_s
@@ -32,7 +32,6 @@ from stagemesh.runtime.telemetry import Measures, Observers
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.unset import UNSET, Unset
 
-_REQUEST_S: Final = 600.0
 _CLOSE_S: Final = 60.0
 """More than all deadlines of `AsyncOmni.close` together."""
 
@@ -171,7 +170,7 @@ class AsyncOmni:
         *,
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
-        timeout_s: float | None = _REQUEST_S,
+        timeout_s: float | None = REQUEST_S,
         on_progress: OnProgress | None = None,
         route: RouteHints | None = None,
     ) -> Running:
@@ -184,7 +183,7 @@ class AsyncOmni:
         call = self._calls.of(prompt, sampling_params, request_id, timeout_s, on_progress, route)
         return self._started().open(call)
 
-    async def open_session(self, *, timeout_s: float | None = _REQUEST_S) -> Session:
+    async def open_session(self, *, timeout_s: float | None = REQUEST_S) -> Session:
         """Open a full-duplex session, which holds one replica of every stage until it is closed.
 
         Raises `SessionRefusedError` when there is no place for it now, another `RequestError` when
@@ -204,7 +203,7 @@ class AsyncOmni:
         *,
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
-        timeout_s: float | None = _REQUEST_S,
+        timeout_s: float | None = REQUEST_S,
         on_progress: OnProgress | None = None,
         route: RouteHints | None = None,
     ) -> AsyncGenerator[OmniOutput, None]:
@@ -232,7 +231,7 @@ class AsyncOmni:
         *,
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
-        timeout_s: float | None = _REQUEST_S,
+        timeout_s: float | None = REQUEST_S,
         on_progress: OnProgress | None = None,
         route: RouteHints | None = None,
     ) -> OmniResult:
@@ -352,7 +351,7 @@ class Omni:
         prompts: Prompt | Sequence[Prompt],
         *,
         sampling_params: SamplingParams | None = None,
-        timeout_s: float | None = _REQUEST_S,
+        timeout_s: float | None = REQUEST_S,
         on_progress: OnProgress | None = None,
     ) -> list[OmniResult]:
         """Run all prompts at once; return their results in order.

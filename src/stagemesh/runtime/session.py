@@ -9,12 +9,10 @@ from enum import Enum
 from typing import Final, Protocol
 
 from stagemesh.errors import ClosedError, StagemeshError
-from stagemesh.runtime.calls import Calls, Prompt
+from stagemesh.runtime.calls import REQUEST_S, Calls, Prompt
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.running import Call, OnProgress, Running
 from stagemesh.spec.frozen import frozen
-
-_REQUEST_S: Final = 600.0
 
 
 class SessionOver(Enum):
@@ -100,7 +98,7 @@ class Session:
         *,
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
-        timeout_s: float | None = _REQUEST_S,
+        timeout_s: float | None = REQUEST_S,
         on_progress: OnProgress | None = None,
     ) -> Running:
         """Start a turn, which begins when those before it are done; close what is returned.

@@ -29,10 +29,7 @@ from stagemesh.runtime.alarm import Alarm
 from stagemesh.runtime.calls import Calls
 from stagemesh.runtime.core.actions import SessionRoute
 from stagemesh.runtime.core.duplex import SessionRefusal, Sessions, SessionState
-from stagemesh.runtime.messages import (
-    Message,
-    ProtocolError,
-)
+from stagemesh.runtime.messages import Message, ProtocolError
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running
 from stagemesh.runtime.session import Session, SessionCounts, SessionEnd, SessionOver

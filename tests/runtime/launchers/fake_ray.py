@@ -6,16 +6,20 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 
+from stagemesh.runtime.launchers import choose
 from stagemesh.runtime.launchers.ray_actor import StageActor
 from stagemesh.runtime.launchers.ray_jobs import Job, RankJob, decode, encode
+from stagemesh.testing.connector_conformance import open_fds
 
 ROOT = Path(__file__).parents[3]
 DEATH = """The actor died unexpectedly before finishing this task.
@@ -194,3 +198,16 @@ class FakeRay:
 
     def _remove(self, group: FakeGroup) -> None:
         group.is_removed = True
+
+
+@contextmanager
+def installed(fake: FakeRay, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
+    """Have launchers find `fake`; afterwards nothing of what was done in it is left."""
+    monkeypatch.setattr(choose, "load_ray", lambda: fake)
+    before = open_fds()
+    yield fake
+    assert all(group.is_removed for group in fake.groups)
+    for actor in fake.actors:
+        assert actor.is_killed
+        actor.join()
+    assert open_fds() == before

@@ -19,14 +19,13 @@ from stagemesh.errors import ClosedError, DiagnosticError, StagemeshError, Start
 from stagemesh.plan.save import to_json
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.launchers import choose, ray_cluster
 from stagemesh.runtime.launchers import ray as ray_module
+from stagemesh.runtime.launchers import ray_cluster
 from stagemesh.runtime.launchers.ray_bundles import Request
 from stagemesh.runtime.launchers.ray_cluster import RayCluster
 from stagemesh.runtime.omni import AsyncOmni
-from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
-from tests.runtime.launchers.fake_ray import FakeActor, FakeRay
+from tests.runtime.launchers.fake_ray import FakeActor, FakeRay, installed
 from tests.runtime.started import Started, wait_for_exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -52,15 +51,8 @@ def stage_of(actor: FakeActor) -> int:
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     """A Ray that nobody has joined; what was done in it is undone afterwards."""
-    fake = FakeRay()
-    monkeypatch.setattr(choose, "load_ray", lambda: fake)
-    before = open_fds()
-    yield fake
-    assert all(group.is_removed for group in fake.groups)
-    for actor in fake.actors:
-        assert actor.is_killed
-        actor.join()
-    assert open_fds() == before
+    with installed(FakeRay(), monkeypatch) as fake:
+        yield fake
 
 
 def fails(plan: Plan, kind: type[StagemeshError], match: str) -> None:

@@ -16,11 +16,9 @@ from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import StageFailedError, StartupError
 from stagemesh.plan.setup import RecoveryPlan
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.launchers import choose
 from stagemesh.runtime.launchers.ray_jobs import Job, RankJob
-from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-from tests.runtime.launchers.fake_ray import FakeActor, FakeRay
+from tests.runtime.launchers.fake_ray import FakeActor, FakeRay, installed
 from tests.runtime.started import Started, wait_for_exit
 
 pytestmark = pytest.mark.slow
@@ -48,14 +46,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     """A Ray of two nodes; what was done in it is undone afterwards."""
     fake = FakeRay()
     fake.nodes_of_bundles = ("127.0.0.3", "127.0.0.3", "127.0.0.4")
-    monkeypatch.setattr(choose, "load_ray", lambda: fake)
-    before = open_fds()
-    yield fake
-    assert all(group.is_removed for group in fake.groups)
-    for actor in fake.actors:
-        assert actor.is_killed
-        actor.join()
-    assert open_fds() == before
+    with installed(fake, monkeypatch):
+        yield fake
     assert not fake.is_joined
 
 

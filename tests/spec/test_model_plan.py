@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -24,6 +25,7 @@ from stagemesh.spec.model_plan import (
 )
 from stagemesh.spec.module_path import block_of, is_below, is_path, joined
 from stagemesh.spec.plan_findings import plan_findings, vae_findings
+from stagemesh.spec.plan_json import from_json, to_json
 from stagemesh.spec.vae_plan import CausalCache, TileRule, VaePlan, VaeRole, VaeRule
 
 SPLIT: Final = Split(module="blocks.0", value="x", dim=1, streams=("img",), rank=3)
@@ -236,7 +238,7 @@ def test_a_mistake_in_a_plan_is_told_with_its_place(
     ("changes", "help_text"),
     [
         ({"style": TpStyle.NORM, "blocks": (1, 1)}, "a norm has neither `blocks` nor `copies`"),
-        ({"blocks": ("a",)}, "`blocks` names the two or more parts of a packed module"),
+        ({"blocks": (1,)}, "`blocks` has two or more shares, or names attributes"),
         ({"blocks": (1, 0)}, "shares in `blocks` are whole numbers from `1`"),
         ({"blocks": (1, "a")}, "`blocks` are all attributes, or all shares"),
         (
@@ -311,3 +313,23 @@ def test_paths_stand_for_modules() -> None:
     assert not is_below("blocks.3.ff", "blocks.*.attn")
     assert (block_of("blocks.*.attn.0"), block_of("rope")) == ("blocks.*", "")
     assert joined("", "a", "b.c") == "a.b.c"
+
+
+def test_a_plan_is_the_same_after_json() -> None:
+    """Fields with their default are left out, and come back."""
+    plan = replace(
+        PLAN,
+        sites=(),
+        attributes=(),
+        tables=(),
+        guidance=None,
+        tp=(replace(COLUMN, blocks=(1, 2)),),
+    )
+    written = json.loads(json.dumps(to_json(plan)))
+    assert written["splits"] == [
+        {"module": "blocks.0", "value": "x", "dim": 1, "streams": ["img"], "rank": 3}
+    ]
+    assert "guidance" not in written
+    assert from_json(written) == plan
+    assert to_json(SITE)["role"] == "self"
+    assert to_json(replace(PLAN, guidance=Guidance()))["guidance"] == {}

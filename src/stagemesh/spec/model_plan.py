@@ -108,10 +108,10 @@ class TpRule:
     """How it is cut."""
     blocks: tuple[str | int, ...] = ()
     """Of a packed module: what lies side by side along the dimension that is cut, each cut on its
-    own. Attributes that hold the sizes, counted from the block, or whole numbers as shares."""
+    own. Attributes that hold a size or a list of them, found from the block, or shares."""
     pieces: str | None = None
-    """Attribute that counts what must not be cut, such as heads; `None` where every channel is one
-    of its own."""
+    """Attribute, found from the block, that counts what must not be cut, such as heads; `None`
+    where every channel is one of its own."""
     uneven: bool = False
     """Whether ranks may have one piece more than others."""
     copies: bool = False
@@ -148,7 +148,7 @@ class HeadTable:
     dim: int
     """Dimension of the heads, counted from the front."""
     pieces: str
-    """Attribute that counts the heads, from the block of `module`."""
+    """Attribute, found from the block, that counts the heads."""
     optional: bool = False
     """Whether only some configurations of the network have it."""
 

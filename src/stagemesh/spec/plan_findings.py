@@ -187,8 +187,8 @@ def _misuse(rule: TpRule) -> str | None:
             "a norm has neither `blocks` nor `copies`",
         ),
         (
-            0 < len(blocks) < _FEWEST,
-            "`blocks` names the two or more parts of a packed module",
+            0 < len(blocks) < _FEWEST and isinstance(blocks[0], int),
+            "`blocks` has two or more shares, or names attributes",
         ),
         (
             any(isinstance(block, int) and block < 1 for block in blocks),

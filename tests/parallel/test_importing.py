@@ -81,6 +81,7 @@ def test_styles_become_rules() -> None:
     plan = {
         "layers.*.q": "colwise",
         "layers.*.o": "rowwise",
+        "layers.*.q_norm": "replicated_with_grad_allreduce",
         "layers.*.mlp.up": PackedColwiseParallel([1, 1]),
         "layers.*.mlp.in": PackedColwiseParallel(),
     }

@@ -126,6 +126,8 @@ def _gather(name: str, where: tuple[str, int], given: object, streams: Streams) 
 
 
 _STYLES: Final[Mapping[str, TpStyle]] = {"colwise": TpStyle.COLUMN, "rowwise": TpStyle.ROW}
+_WHOLE: Final = "replicated_with_grad_allreduce"
+"""A style that leaves a module whole, and says what training does with it."""
 _PACKED: Final[Mapping[str, tuple[TpStyle, str]]] = {
     "PackedColwiseParallel": (TpStyle.COLUMN, "_tp_packed_col_blocks"),
     "PackedRowwiseParallel": (TpStyle.ROW, "_tp_packed_row_blocks"),
@@ -135,7 +137,11 @@ _PACKED: Final[Mapping[str, tuple[TpStyle, str]]] = {
 
 def import_tp_plan(name: str, plan: Mapping[str, object], prefix: str = "") -> tuple[TpRule, ...]:
     """Take over a `_tp_plan` or `base_model_tp_plan`; `prefix` is where its network lies."""
-    return tuple(_rule(name, joined(prefix, module), style) for module, style in plan.items())
+    return tuple(
+        _rule(name, joined(prefix, module), style)
+        for module, style in plan.items()
+        if style != _WHOLE
+    )
 
 
 def _rule(name: str, module: str, style: object) -> TpRule:

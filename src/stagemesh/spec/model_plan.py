@@ -9,7 +9,7 @@ size of a class. Nothing here needs torch: what a plan says about a real network
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 from stagemesh.spec.cost import Part
@@ -129,8 +129,8 @@ class HeadAttribute:
     name: str
     """The attribute; it is divided by the number of ranks."""
     ratio: tuple[str, str] | None = None
-    """Where it is not divided but follows from two others of the module: the first over the
-    second, such as the query heads for each kv head."""
+    """Where it is not divided but follows from two numbers of the whole network, found from the
+    module: the rank's part of the first over that of the second, which is at least 1."""
     copies: bool = False
     """Whether it is 1 where there are more ranks than it counts."""
     optional: bool = False
@@ -185,6 +185,20 @@ class Guidance:
 
 
 @frozen
+class Limit:
+    """A configuration of the class of which a part cannot be cut, though it can of others."""
+
+    key: str
+    """Key of the configuration."""
+    value: object
+    """What it holds there."""
+    part: Part
+    """What cannot be cut then."""
+    reason: str
+    """Why not."""
+
+
+@frozen
 class ModelPlan:
     """Everything that is said about one class of networks."""
 
@@ -214,11 +228,18 @@ class ModelPlan:
     """Lists of the blocks that repeat: units of sharding, of compiling and of offloading."""
     guidance: Guidance | None = None
     """Its branches of guidance; `None` where it takes none."""
+    limits: tuple[Limit, ...] = ()
+    """Configurations of which less can be cut."""
 
     @property
     def parts(self) -> frozenset[Part]:
         """What of such a network can be cut."""
         return frozenset(self._parts())
+
+    def parts_of(self, config: Mapping[str, object]) -> frozenset[Part]:
+        """What can be cut of the network that has this configuration."""
+        lost = (each.part for each in self.limits if config.get(each.key) == each.value)
+        return self.parts.difference(lost)
 
     def _parts(self) -> Iterator[Part]:
         if self.tp:

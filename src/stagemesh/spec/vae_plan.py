@@ -15,12 +15,17 @@ from stagemesh.spec.frozen import frozen
 
 
 class VaeRole(Enum):
-    """What a module does with a band of a picture."""
+    """What a module does with a band of a picture, whose rows and columns are the last dimensions.
+
+    What is inside of a module is looked at only where it resizes or is composed.
+    """
 
     POINTWISE = "pointwise"
     """Each pixel on its own, or only along channels and frames."""
     CONV = "conv"
     """It sees rows of its neighbours: `(k - 1) // 2` above and `k // 2` below for a kernel of k."""
+    DOWN = "down"
+    """A convolution with a step that adds a row at the end of the picture, and sees one below."""
     STATISTICS = "statistics"
     """It normalises by statistics of the whole picture, which are summed over the ranks."""
     GATHERED = "gathered"
@@ -28,7 +33,7 @@ class VaeRole(Enum):
     PAD = "pad"
     """It adds rows at the edges of the picture: only the ranks at the edge do."""
     RESIZE = "resize"
-    """It repeats or drops rows by a whole factor, each on its own."""
+    """It repeats or joins rows by a whole factor, each band on its own."""
     COMPOSED = "composed"
     """It only calls modules that have rules of their own."""
 

@@ -23,6 +23,9 @@ _DENOISERS: Final = (
 """Classes of `diffusers` that are shipped here and declare `_cp_plan` or `_tp_plan`."""
 _CONFIGS: Final = {
     "Qwen2_5_VLForConditionalGeneration": ("Qwen2_5_VLTextConfig", "model.language_model"),
+    "Mistral3ForConditionalGeneration": ("MistralConfig", "model.language_model"),
+    "Qwen3Model": ("Qwen3Config", ""),
+    "LlamaModel": ("LlamaConfig", ""),
 }
 """Classes of `transformers` whose configuration has a `base_model_tp_plan`, and where the network
 lies that it is about."""

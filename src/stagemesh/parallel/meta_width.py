@@ -10,7 +10,7 @@ from torch import nn
 
 from stagemesh.parallel.modules import block_path, count, matching, weight_of
 from stagemesh.parallel.tp_cuts import parameter_cuts
-from stagemesh.spec.model_plan import HeadAttribute, ModelPlan, TpStyle
+from stagemesh.spec.model_plan import HeadAttribute, HeadTable, ModelPlan, TpStyle
 
 _Output: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
 
@@ -22,12 +22,7 @@ def cut_width(plan: ModelPlan, network: nn.Module, ranks: int) -> None:
     """
     cuts = parameter_cuts(plan, network, ranks, 0)
     tables = [
-        (
-            module,
-            table.value,
-            table.dim,
-            count(network, block_path(table.module, path), table.pieces),
-        )
+        (module, table, path, count(network, block_path(table.module, path), table.pieces))
         for table in plan.tables
         if isinstance(table.value, int)
         for path, module in matching(network, table.module)
@@ -51,9 +46,8 @@ def cut_width(plan: ModelPlan, network: nn.Module, ranks: int) -> None:
                 _narrow_norm(module, ranks)
     for module, name, value in values:
         setattr(module, name, value)
-    for module, index, dim, pieces in tables:
-        assert isinstance(index, int)
-        module.register_forward_hook(_narrowing(index, dim, (pieces, ranks)))
+    for module, table, path, heads in tables:
+        module.register_forward_hook(_narrowing(table, path, (heads, ranks)))
 
 
 def local_value(module: nn.Module, attribute: HeadAttribute, ranks: int) -> int:
@@ -70,15 +64,16 @@ def _narrow_norm(module: nn.Module, ranks: int) -> None:
         module.normalized_shape = (module.normalized_shape[0] // ranks,)
 
 
-def _narrowing(index: int, dim: int, pieces: tuple[int, int]) -> Callable[..., object]:
+def _narrowing(table: HeadTable, path: str, pieces: tuple[int, int]) -> Callable[..., object]:
+    index, dim = int(table.value), table.dim
     heads, ranks = pieces
 
     def narrow(_module: nn.Module, _args: object, output: _Output) -> object:
         each = output if isinstance(output, torch.Tensor) else output[index]
         if dim >= each.ndim or each.shape[dim] % heads:
-            message = (
-                f"output `{index}` is `{tuple(each.shape)}`, without `{heads}` heads along `{dim}`"
-            )
+            shape = tuple(each.shape)
+            what = f"output `{index}` of `{path}` has no `{heads}` heads along `{dim}`"
+            message = f"{what}: `{shape}`"
             raise ValueError(message)
         local = each.narrow(dim, 0, each.shape[dim] // ranks)
         if isinstance(output, torch.Tensor):

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 import torch
 from torch import nn
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from stagemesh.parallel.attention_calls import TOKENS, Attention, Heads, follow
 from stagemesh.parallel.bind_check import bind_findings, told
 from stagemesh.parallel.meta_width import cut_width
 from stagemesh.parallel.modules import matching
@@ -29,8 +28,7 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.model_plan import AttentionSite, Gather, ModelPlan, SiteRole, Split
 from stagemesh.spec.module_path import is_below
 
-_TOKENS: Final = -2
-"""Dimension of tokens of what attention is given."""
+_ROLE_HELP: Final = "correct its role or its streams"
 
 
 @frozen
@@ -66,14 +64,19 @@ def rehearse(plan: ModelPlan, example: Example, ranks: Ranks) -> tuple[Diagnosti
     found = bind_findings(plan, network, ranks.tp)
     if found:
         return found
+    whole = Heads()
+    path = follow(network)
     with torch.no_grad():
-        wanted = _shapes(network(**example.inputs))
+        with Attention(lambda query, key, _mask: whole.note(path[-1], query, key)):
+            wanted = _shapes(network(**example.inputs))
         if ranks.tp > 1:
             cut_width(plan, network, ranks.tp)
-        watch = _Watch(plan=plan, network=network, example=example, ranks=ranks)
+        watch = _Watch(
+            plan=plan, network=network, example=example, ranks=ranks, path=path, whole=whole
+        )
+        watch.bind()
         try:
-            watch.bind()
-            with watch.attention():
+            with Attention(watch.attend):
                 got = _shapes(network(**example.inputs))
         except _RefusedError as refused:
             return told(plan, [refused.args[0]])
@@ -94,7 +97,8 @@ class _Watch:
     network: nn.Module
     example: Example
     ranks: Ranks
-    path: list[str] = field(default_factory=list)
+    path: list[str]
+    whole: Heads
     met: set[int] = field(default_factory=set)
     calls: dict[str, int] = field(default_factory=dict)
 
@@ -114,8 +118,9 @@ class _Watch:
 
     def bind(self) -> None:
         """Watch every module, and cut and gather where the plan says."""
-        for path, module in self.network.named_modules():
-            module.register_forward_pre_hook(self._entering(path))
+        for site in self.plan.sites:
+            for path, module in matching(self.network, site.module):
+                module.register_forward_pre_hook(self._counting(path))
         for split in self.plan.splits:
             for path, module in matching(self.network, split.module):
                 if isinstance(split.value, int):
@@ -130,23 +135,12 @@ class _Watch:
         for gather in self.plan.gathers:
             for path, module in matching(self.network, gather.module):
                 module.register_forward_hook(self._gathering(gather, path))
-        for path, module in self.network.named_modules():
-            module.register_forward_hook(self._leaving(path))
 
-    def _entering(self, path: str) -> Callable[..., None]:
-        def enter(_module: nn.Module, _args: object) -> None:
-            self.path.append(path)
-            for site in self.plan.sites:
-                if matching_site(site, path):
-                    self.calls[path] = 0
+    def _counting(self, path: str) -> Callable[..., None]:
+        def count_anew(_module: nn.Module, _args: object) -> None:
+            self.calls[path] = 0
 
-        return enter
-
-    def _leaving(self, path: str) -> Callable[..., None]:
-        def leave(_module: nn.Module, _args: object, _output: object) -> None:
-            assert self.path.pop() == path
-
-        return leave
+        return count_anew
 
     def _cutting_input(self, split: Split, path: str) -> Callable[..., object]:
         def cut(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
@@ -241,14 +235,10 @@ class _Watch:
 
     # --- attention ---------------------------------------------------------------------------
 
-    def attention(self) -> TorchFunctionMode:
-        """See every call of attention that is made under it."""
-        return _Attention(self)
-
     def attend(self, query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> None:
         """Compare one call of attention with the site that it belongs to."""
         path = self.path[-1]
-        site = next((each for each in self.plan.sites if matching_site(each, path)), None)
+        site = next((each for each in self.plan.sites if _is_at(each, path)), None)
         what = f"attention in `{path}`"
         if site is None:
             message = f"{what} is no site of the plan of `{self.plan.name}`"
@@ -264,10 +254,17 @@ class _Watch:
             ("queries", query, self._queries(site)),
             ("keys", key, self._keys(site)),
         ):
-            if wanted is not None and tensor.shape[_TOKENS] != wanted:
-                got = tensor.shape[_TOKENS]
+            if wanted is not None and tensor.shape[TOKENS] != wanted:
+                got = tensor.shape[TOKENS]
                 message = f"{what} has `{got}` {name}, and `{site.role.value}` means `{wanted}`"
-                raise _RefusedError(("MD055", message, "correct its role or its streams"))
+                raise _RefusedError(("MD055", message, _ROLE_HELP))
+        if site.role is SiteRole.LOCAL and query.shape[TOKENS] in self._cut_lengths():
+            message = f"{what} has a part of the tokens, and its site is `local`"
+            raise _RefusedError(("MD055", message, _ROLE_HELP))
+        reason = self.whole.misfit(path, query, key, self.ranks.tp)
+        if reason is not None:
+            message = f"{what} has heads that are not those of the network"
+            raise _RefusedError(("MD055", message, reason))
 
     def _queries(self, site: AttentionSite) -> int | None:
         if site.role is SiteRole.LOCAL:
@@ -278,6 +275,12 @@ class _Watch:
         if site.role is SiteRole.CROSS:
             return None if site.calls > 1 else self.told_length(site.whole, cut=False)
         return self._queries(site)
+
+    def _cut_lengths(self) -> set[int]:
+        """Lengths that only parts of streams have."""
+        streams = self.plan.streams if self.ranks.sp > 1 else ()
+        each = {self.local(stream) for stream in streams}
+        return each | {sum(each)}
 
     # --- what is said ------------------------------------------------------------------------
 
@@ -322,33 +325,8 @@ class _Watch:
         return "MD054", message, f"it is `{tuple(value.shape)}`: correct the dimension or streams"
 
 
-def matching_site(site: AttentionSite, path: str) -> bool:
-    """Whether a module is one of those that a site names."""
+def _is_at(site: AttentionSite, path: str) -> bool:
     return is_below(path, site.module) and path.count(".") == site.module.count(".")
-
-
-class _Attention(TorchFunctionMode):
-    """Shows every call of attention to a watch, and lets it pass."""
-
-    def __init__(self, watch: _Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> object:
-        given = dict(kwargs or {})
-        if func is functional.scaled_dot_product_attention:
-            named = {
-                **dict(zip(("query", "key", "value", "attn_mask"), args, strict=False)),
-                **given,
-            }
-            self._watch.attend(named["query"], named["key"], named.get("attn_mask"))
-        return func(*args, **given)
 
 
 def _resized(value: torch.Tensor, dim: int, size: int) -> torch.Tensor:

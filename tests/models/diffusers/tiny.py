@@ -82,8 +82,9 @@ _FLUX: Final = {
 }
 
 
-def _flux() -> dict[str, object]:
+def _flux(**more: object) -> dict[str, object]:
     return {
+        **more,
         "hidden_states": _tokens(IMG, 8),
         "encoder_hidden_states": _tokens(TXT, 24),
         "pooled_projections": torch.randn(BATCH, 18),
@@ -91,6 +92,11 @@ def _flux() -> dict[str, object]:
         "img_ids": torch.zeros(IMG, 3),
         "txt_ids": torch.zeros(TXT, 3),
     }
+
+
+def _flux_controlled() -> dict[str, object]:
+    added = [_tokens(IMG, HEADS * WIDTH)]
+    return _flux(controlnet_block_samples=added, controlnet_single_block_samples=added)
 
 
 def _flux2() -> dict[str, object]:
@@ -115,7 +121,7 @@ _QWEN: Final = {
 }
 
 
-def _qwen(shapes: list[tuple[int, int, int]]) -> dict[str, object]:
+def _qwen(shapes: list[tuple[int, int, int]], *, controlled: bool = False) -> dict[str, object]:
     mask = torch.ones(BATCH, TXT, dtype=torch.bool)
     return {
         "hidden_states": _tokens(IMG, 8),
@@ -123,6 +129,7 @@ def _qwen(shapes: list[tuple[int, int, int]]) -> dict[str, object]:
         "encoder_hidden_states_mask": mask,
         "timestep": _time(),
         "img_shapes": [shapes] * BATCH,
+        "controlnet_block_samples": [_tokens(IMG, HEADS * WIDTH)] if controlled else None,
     }
 
 
@@ -170,8 +177,10 @@ _SD3: Final = {
 }
 
 
-def _sd3() -> dict[str, object]:
+def _sd3(*, controlled: bool = False) -> dict[str, object]:
+    added = [_tokens(IMG, HEADS * WIDTH)] if controlled else None
     return {
+        "block_controlnet_hidden_states": added,
         "hidden_states": torch.randn(BATCH, 4, 10, 14),
         "encoder_hidden_states": _tokens(TXT, 24),
         "pooled_projections": torch.randn(BATCH, 18),
@@ -187,6 +196,17 @@ def _pixart() -> dict[str, object]:
         "encoder_attention_mask": torch.ones(BATCH, TXT),
         "added_cond_kwargs": {"resolution": None, "aspect_ratio": None},
     }
+
+
+_LTX: Final = {
+    "in_channels": 8,
+    "out_channels": 8,
+    "num_attention_heads": HEADS,
+    "attention_head_dim": WIDTH,
+    "cross_attention_dim": HEADS * WIDTH,
+    "num_layers": 2,
+    "caption_channels": 24,
+}
 
 
 def _ltx(**more: object) -> dict[str, object]:
@@ -223,6 +243,17 @@ def _z_image(text: tuple[int, int]) -> dict[str, object]:
     }
 
 
+def _z_image_omni() -> dict[str, object]:
+    """Pictures of the request before the one that is made."""
+    return {
+        "x": [[torch.randn(4, 1, 10, 14), torch.randn(4, 1, 10, 14)] for _ in range(BATCH)],
+        "t": _time(),
+        "cap_feats": [[torch.randn(40, 24), torch.randn(40, 24)] for _ in range(BATCH)],
+        "siglip_feats": [[torch.randn(3, 3, 20), None] for _ in range(BATCH)],
+        "image_noise_mask": [[0, 1]] * BATCH,
+    }
+
+
 def _hunyuan() -> dict[str, object]:
     return {
         "hidden_states": torch.randn(BATCH, 4, 1, 10, 14),
@@ -239,7 +270,13 @@ def _words() -> dict[str, object]:
 
 
 def _embedded(**more: object) -> dict[str, object]:
-    return {"inputs_embeds": _tokens(TXT, 64), "use_cache": False, **more}
+    mask = torch.zeros(BATCH, 1, TXT, TXT)
+    return {
+        "inputs_embeds": _tokens(TXT, 64),
+        "attention_mask": mask,
+        "use_cache": False,
+        **more,
+    }
 
 
 def _placed() -> dict[str, object]:
@@ -305,6 +342,12 @@ TINY: Final[Mapping[str, Tiny]] = {
         inputs=_flux,
         lengths=_BOTH,
     ),
+    "flux_controlled": Tiny(
+        name="FluxTransformer2DModel",
+        config={**_FLUX, "pooled_projection_dim": 18},
+        inputs=_flux_controlled,
+        lengths=_BOTH,
+    ),
     "flux2": Tiny(
         name="Flux2Transformer2DModel",
         config={
@@ -324,7 +367,7 @@ TINY: Final[Mapping[str, Tiny]] = {
     "qwen_image_edit": Tiny(
         name="QwenImageTransformer2DModel",
         config={**_QWEN, "zero_cond_t": True},
-        inputs=partial(_qwen, [(1, 5, 5), (1, 2, 5)]),
+        inputs=partial(_qwen, [(1, 5, 5), (1, 2, 5)], controlled=True),
         lengths=_BOTH,
     ),
     "wan": Tiny(name="WanTransformer3DModel", config=_WAN, inputs=_wan, lengths=_BOTH),
@@ -341,7 +384,7 @@ TINY: Final[Mapping[str, Tiny]] = {
     "sd3_dual": Tiny(
         name="SD3Transformer2DModel",
         config={**_SD3, "dual_attention_layers": (0,)},
-        inputs=_sd3,
+        inputs=partial(_sd3, controlled=True),
         lengths=_BOTH,
     ),
     "pixart": Tiny(
@@ -360,19 +403,9 @@ TINY: Final[Mapping[str, Tiny]] = {
         inputs=_pixart,
         lengths=_BOTH,
     ),
-    "ltx": Tiny(
-        name="LTXVideoTransformer3DModel",
-        config={
-            "in_channels": 8,
-            "out_channels": 8,
-            "num_attention_heads": HEADS,
-            "attention_head_dim": WIDTH,
-            "cross_attention_dim": HEADS * WIDTH,
-            "num_layers": 2,
-            "caption_channels": 24,
-        },
-        inputs=_ltx,
-        lengths=_BOTH,
+    "ltx": Tiny(name="LTXVideoTransformer3DModel", config=_LTX, inputs=_ltx, lengths=_BOTH),
+    "ltx_each_token": Tiny(
+        name="LTXVideoTransformer3DModel", config=_LTX, inputs=_ltx_each, lengths=_BOTH
     ),
     "cogvideox": Tiny(
         name="CogVideoXTransformer3DModel",
@@ -396,8 +429,14 @@ TINY: Final[Mapping[str, Tiny]] = {
     "z_image": Tiny(
         name="ZImageTransformer2DModel",
         config=_Z,
-        inputs=partial(_z_image, (TXT, 40)),
-        lengths={"all": 128},
+        inputs=partial(_z_image, (TXT, 70)),
+        lengths={"all": 160},
+    ),
+    "z_image_omni": Tiny(
+        name="ZImageTransformer2DModel",
+        config={**_Z, "siglip_feat_dim": 20},
+        inputs=_z_image_omni,
+        lengths={"all": 320},
     ),
     "hunyuan_video": Tiny(
         name="HunyuanVideoTransformer3DModel",
@@ -416,13 +455,18 @@ TINY: Final[Mapping[str, Tiny]] = {
         inputs=_hunyuan,
         lengths=_BOTH,
     ),
-    "t5": Tiny(
-        name="T5EncoderModel", config=_T5, config_name="T5Config", inputs=_words, **_TEXT
-    ),
+    "t5": Tiny(name="T5EncoderModel", config=_T5, config_name="T5Config", inputs=_words, **_TEXT),
     "t5_gated": Tiny(
         name="T5EncoderModel",
         config={**_T5, "feed_forward_proj": "gated-gelu"},
         config_name="T5Config",
+        inputs=_words,
+        **_TEXT,
+    ),
+    "umt5_plain": Tiny(
+        name="UMT5EncoderModel",
+        config={**_T5, "feed_forward_proj": "relu"},
+        config_name="UMT5Config",
         inputs=_words,
         **_TEXT,
     ),

@@ -12,8 +12,8 @@ from stagemesh.spec.model_plan import Gather, ModelPlan, Split, TpRule, TpStyle
 JsonPlan: TypeAlias = Mapping[str, Any]
 """A plan as JSON: fields that have their default are left out."""
 
-_ENTRIES: Final[Mapping[str, type]] = {"splits": Split, "gathers": Gather, "tp": TpRule}
-"""Fields of a plan that a generated one has, and of what they are tuples."""
+_KINDS: Final = {f"tuple[{kind.__name__}, ...]": kind for kind in (Split, Gather, TpRule)}
+"""Kinds of entries that a generated plan has, by the types of the fields that hold them."""
 _TUPLES: Final = ("streams", "whole", "blocks")
 
 
@@ -38,8 +38,10 @@ def _plain(value: object) -> object:
 def from_json(plan: JsonPlan) -> ModelPlan:
     """Return the plan that `to_json` made this of."""
     given = dict(plan)
-    for name, kind in _ENTRIES.items():
-        given[name] = tuple(kind(**_typed(entry)) for entry in given.get(name, ()))
+    for item in fields(ModelPlan):
+        kind = _KINDS.get(str(item.type))
+        if kind is not None:
+            given[item.name] = tuple(kind(**_typed(entry)) for entry in given.get(item.name, ()))
     return ModelPlan(**_typed(given))
 
 

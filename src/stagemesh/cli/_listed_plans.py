@@ -8,9 +8,8 @@ from typing import Final, TypeAlias, cast
 from stagemesh.spec.axis import Axis
 from stagemesh.spec.cost import Part
 from stagemesh.spec.model_plan import ModelPlan
-from stagemesh.spec.pipeline import ExecutionType
+from stagemesh.spec.pipeline import ExecutionType, PipelineConfig
 from stagemesh.spec.reference import resolve
-from stagemesh.spec.registry import AXES, MODELS
 from stagemesh.spec.vae_plan import VaePlan
 
 _Plan: TypeAlias = ModelPlan | VaePlan
@@ -19,42 +18,36 @@ _OWN: Final = frozenset({Part.REQUESTS, Part.EXPERTS})
 """Parts that need no plan of a network, or that no plan speaks of."""
 
 
-def listed_plans() -> list[dict[str, object]]:
+def listed_plans(
+    pipelines: Iterable[PipelineConfig], axes: Iterable[Axis]
+) -> list[dict[str, object]]:
     """Every plan of every model, each once, with the axes that it can be run under."""
-    axes = _axes()
+    cutting = _cutting(axes)
+    references = dict.fromkeys(each.plans for each in pipelines if each.plans is not None)
+    plans = dict.fromkeys(plan for reference in references for plan in _declared(reference))
     return [
         {
             "network": plan.name,
             "library": plan.library,
             "family": plan.family,
             "parts": sorted(part.value for part in plan.parts),
-            "axes": [axis.name for axis in axes if _parts(axis) <= plan.parts],
+            "axes": [axis.name for axis in cutting if _parts(axis) <= plan.parts],
         }
-        for plan in _plans()
+        for plan in plans
     ]
 
 
-def plan_rows() -> list[tuple[str, ...]]:
+def plan_rows(pipelines: Iterable[PipelineConfig], axes: Sequence[Axis]) -> list[tuple[str, ...]]:
     """The same as a table: a row for each network, a column for each axis."""
-    plans = listed_plans()
-    if not plans:
-        return []
-    names = [axis.name for axis in _axes()]
+    names = [axis.name for axis in _cutting(axes)]
     rows = [
         (
             str(plan["network"]),
             *("yes" if name in cast("list[str]", plan["axes"]) else "-" for name in names),
         )
-        for plan in plans
+        for plan in listed_plans(pipelines, axes)
     ]
-    return [("network", *names), *rows]
-
-
-def _plans() -> Iterable[_Plan]:
-    """Plans by family, in the order in which they are declared."""
-    references = dict.fromkeys(pipeline.plans for pipeline in MODELS.declarations())
-    found = [each for reference in references if reference for each in _declared(reference)]
-    return dict.fromkeys(found)
+    return [("network", *names), *rows] if rows else []
 
 
 def _declared(reference: str) -> Sequence[_Plan]:
@@ -63,11 +56,11 @@ def _declared(reference: str) -> Sequence[_Plan]:
     return cast("Sequence[_Plan]", made())
 
 
-def _axes() -> list[Axis]:
-    """Axes of diffusion stages that cut what plans speak of."""
+def _cutting(axes: Iterable[Axis]) -> list[Axis]:
+    """Of these, the axes of diffusion stages that cut what plans speak of."""
     return [
         axis
-        for axis in AXES.declarations()
+        for axis in axes
         if ExecutionType.DIFFUSION in axis.fits and _parts(axis) and not _parts(axis) & _OWN
     ]
 

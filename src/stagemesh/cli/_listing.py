@@ -123,6 +123,14 @@ def _matrix() -> list[tuple[str, ...]]:
     return rows
 
 
+def _plans() -> list[dict[str, object]]:
+    return listed_plans(MODELS.declarations(), AXES.declarations())
+
+
+def _plan_rows() -> list[tuple[str, ...]]:
+    return plan_rows(MODELS.declarations(), AXES.declarations())
+
+
 def _axes() -> list[dict[str, object]]:
     engines = ENGINES.declarations()
     return [_axis(axis, engines) for axis in AXES.declarations()]
@@ -179,8 +187,8 @@ _LISTINGS: Final[Mapping[str, _Listing]] = {
     "models": _Listing(
         entries=_models,
         columns=("name", "takes", "gives", "duplex", "runs", "variant_of"),
-        tables=(_matrix, plan_rows),
-        more={"plans": listed_plans},
+        tables=(_matrix, _plan_rows),
+        more={"plans": _plans},
     ),
     "axes": _Listing(entries=_axes, columns=("name", "fits", "role", "summary")),
     "connectors": _Listing(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from stagemesh.cli._listed_plans import listed_plans
+from stagemesh.models.diffusers.pipeline import PIPELINES
+from stagemesh.spec.registry import AXES
 from tests.models.diffusers.published import FIXTURES, UNKNOWN, attempt, copy_of, edit
 
 ENCODER = "leave it out: `NewEncoder` has no plan"
@@ -105,7 +107,7 @@ def test_each_stage_of_a_split_checkpoint_answers_for_its_own_networks(
 
 def test_an_axis_is_listed_where_its_part_is_cut() -> None:
     """Families against axes, from the plans alone."""
-    plans = {str(plan["network"]): plan for plan in listed_plans()}
+    plans = {str(plan["network"]): plan for plan in listed_plans(PIPELINES, AXES.declarations())}
     assert plans["FluxTransformer2DModel"] == {
         "network": "FluxTransformer2DModel",
         "library": "diffusers",

@@ -23,7 +23,7 @@ class VaeRole(Enum):
     POINTWISE = "pointwise"
     """Each pixel on its own, or only along channels and frames."""
     CONV = "conv"
-    """It sees rows of its neighbours: `(k - 1) // 2` above and `k // 2` below for a kernel of k."""
+    """It sees rows of its neighbours, as many as its kernel, step and padding say."""
     DOWN = "down"
     """A convolution with a step that adds a row at the end of the picture, and sees one below."""
     STATISTICS = "statistics"

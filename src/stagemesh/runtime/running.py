@@ -177,24 +177,17 @@ class Running(AsyncIterator[OmniOutput]):
         """What has come and was not read; after the end nothing is counted any more."""
         return self._unread.used
 
-    def own(self, payload: Payload, keep: Callable[[], Payload]) -> Payload:
-        """Take over an output that is borrowed; return it in memory of its own.
-
-        `keep` does so as well, but lets the stage put out more only when that is released.
-        """
-        if self._unread.came(payload.weight):
-            own = payload.copied()
-            payload.release()
-            return own
-        own = keep()
-        self._credits.append(own.release)
-        return Payload(meta=own.meta, buffers=own.buffers)
-
-    def output(self, output: OmniOutput) -> None:
-        """The frontend has an output, which was taken over just now."""
-        self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
+    def output(self, output: OmniOutput) -> bool:
+        """The frontend has an output; whether its stage has credit for more, or it is owed."""
+        if output.stage not in self._first_outputs:
+            self._first_outputs[output.stage] = self._loop.time() - self._began
         self._unseen.append(output)
         self._wake()
+        return self._unread.came(output.payload.weight)
+
+    def owe(self, credit: Callable[[], None]) -> None:
+        """Call `credit` for the output that came last, once the user has read so far."""
+        self._credits.append(credit)
 
     def _give_credit(self, num_outputs: int) -> None:
         for _ in range(num_outputs):
@@ -239,18 +232,20 @@ class Running(AsyncIterator[OmniOutput]):
         self._wake()
 
     def _wake(self) -> None:
-        for reader in self._readers:
+        if not self._readers:
+            return
+        readers, self._readers = self._readers, []
+        for reader in readers:
             if not reader.done():
                 reader.set_result(None)
 
-    async def _news(self) -> None:
-        """Wait until something has come, or the end."""
+    def _news(self) -> asyncio.Future[None]:
+        """Done once something has come, or the end."""
+        if self._readers:  # whoever has given up waiting is not to be kept
+            self._readers = [reader for reader in self._readers if not reader.done()]
         reader = self._loop.create_future()
         self._readers.append(reader)
-        try:
-            await reader
-        finally:
-            self._readers.remove(reader)
+        return reader
 
 
 async def all_or_none(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:

@@ -191,6 +191,10 @@ def buffers_in(
 ) -> tuple[Buffer, ...]:
     """Cut `memory`, which begins with the first buffer, into the buffers; they are read-only."""
     readable = memory.toreadonly()
+    if len(headers) == 1:
+        (header,) = headers
+        data = readable[: laid.num_bytes]
+        return (Buffer(name=header.name, dtype=header.dtype, shape=header.shape, data=data),)
     return tuple(
         [
             Buffer(

@@ -7,7 +7,7 @@ and the ticket is given back together with others of the same wake-up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ from stagemesh.plan.values import StagePlan
 from stagemesh.runtime.edge import EdgeIn
 from stagemesh.runtime.live import Live
 from stagemesh.runtime.marks import hop_of
-from stagemesh.runtime.messages import Attached, Chunk, Key
+from stagemesh.runtime.messages import Attached, Chunk
 from stagemesh.runtime.outputs import OmniOutput
 from stagemesh.runtime.running import Running, Seat
 from stagemesh.runtime.telemetry import Observers
@@ -30,21 +30,22 @@ class Arrivals:
         seat: Seat,
         edge: EdgeIn,
         observers: Observers,
-        find: Callable[[Key], Live | None],
+        lives: Mapping[str, Live],
     ) -> None:
-        """They come on `edge`; `find` knows the request of a key."""
+        """They come on `edge`; `lives` are all requests by name."""
         self._stage: Final = stage.stage_id
         self._name: Final = stage.name
         self._kind: Final = stage.final_output_type or ""
         self._seat: Final = seat
         self._edge: Final = edge
         self._observers: Final = observers
-        self._find: Final = find
+        self._lives: Final = lives
 
     def take(self, chunk: Chunk, attached: Attached) -> str | None:
         """Take a chunk; return what is wrong with it, where its request is to end because of it."""
-        live, edge = self._find(chunk.key), self._edge
-        machine = None if live is None else live.machine
+        key, edge = chunk.key, self._edge
+        live = self._lives.get(key.rid)
+        machine = None if live is None or live.key != key else live.machine
         if live is None or machine is None or not machine.running:
             edge.discard(chunk, attached)
             return None
@@ -57,7 +58,7 @@ class Arrivals:
             edge.done(chunk, kept=False)
             return fault
         output = OmniOutput(
-            request_id=chunk.key.rid,
+            request_id=key.rid,
             stage=self._name,
             kind=self._kind,
             payload=payload,

@@ -25,6 +25,7 @@ from stagemesh.runtime.messages import (
     ProtocolError,
 )
 
+_HEAD_BYTES: Final = FRAME_HEAD.size
 _READ_BYTES: Final = 64 * 1024
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """Most memory of one stream that is kept for bulk to come, beside the one that was used last."""
@@ -108,13 +109,14 @@ class FrameReader:
     def _frames(self) -> Iterator[Frame]:
         memory, begin, end = self._memory, 0, self._num_read
         try:
-            while end - begin >= FRAME_HEAD.size:
+            while end - begin >= _HEAD_BYTES:
                 length, num_fds, bulk_bytes = FRAME_HEAD.unpack_from(memory, begin)
-                self._check(length, num_fds, bulk_bytes)
-                behind = begin + FRAME_HEAD.size + length
+                if length > _READ_BYTES or num_fds or bulk_bytes:
+                    self._check(length, num_fds, bulk_bytes)
+                behind = begin + _HEAD_BYTES + length
                 if end < behind:
                     return
-                message = messages.decode(memory[begin + FRAME_HEAD.size : behind])
+                message = messages.decode(memory[begin + _HEAD_BYTES : behind])
                 begin = behind
                 if num_fds or bulk_bytes:
                     _check_kind(message, num_fds, bulk_bytes)

@@ -227,7 +227,7 @@ class Frontend:
         peer.into = EdgeIn(peer.stream, connector, counts.into(where.stage))
         stage, seat, arrivals = self._plan.stage(where.stage), self._seat(where), None
         if stage.final_output_type is not None:
-            arrivals = Arrivals(stage, seat, peer.into, self._observers, self._find)
+            arrivals = Arrivals(stage, seat, peer.into, self._observers, self._live)
         self._peers[where] = peer
         slots, window = room_of(self._plan.stage(where.stage))
         self._dispatcher.joined(where.stage, where.replica, slots, window)

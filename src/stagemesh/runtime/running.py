@@ -120,8 +120,8 @@ class Running(AsyncIterator[OmniOutput]):
         while not (self._unseen or self._is_over):
             await self._news()
         if self._unseen:
-            if self._ended is None:
-                self._give_credit(self._unread.read())
+            if self._ended is None and (num_credited := self._unread.read()):
+                self._give_credit(num_credited)
             return self._unseen.popleft()
         error, self._error = self._error, None
         if error is None:
@@ -232,12 +232,10 @@ class Running(AsyncIterator[OmniOutput]):
         self._wake()
 
     def _wake(self) -> None:
-        if not self._readers:
-            return
-        readers, self._readers = self._readers, []
-        for reader in readers:
+        for reader in self._readers:
             if not reader.done():
                 reader.set_result(None)
+        self._readers.clear()
 
     def _news(self) -> asyncio.Future[None]:
         """Done once something has come, or the end."""

@@ -15,8 +15,8 @@ from tests.parallel.toy import PLAN, toy
 
 pytestmark = pytest.mark.slow
 
-Q, KV, _, _, UP, DOWN = PLAN.tp
-HEADS, _, EACH = PLAN.attributes
+Q, KV, *_, UP, DOWN = PLAN.tp
+HEADS, EACH = PLAN.attributes[0], PLAN.attributes[-1]
 TABLE: Final = PLAN.tables[0]
 ATTRIBUTE: Final = "name an attribute of the block, by its path from there"
 STYLES: Final = "columns and rows are `Linear`, across-heads norms have one weight a channel"

@@ -167,6 +167,7 @@ def test_a_call_too_many_is_told() -> None:
     class Twice(toy.Toy):
         def __init__(self) -> None:
             super().__init__()
+            block: Any
             for block in self.blocks:
                 looking = block.attn.forward
                 block.attn.forward = lambda x, mask=None, f=looking: f(f(x, mask), mask)

@@ -55,7 +55,8 @@ class Looking(nn.Module):
         if mask is not None:
             bias = bias + mask[:, None, None, :]
         found = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        return self.o(found.transpose(1, 2).flatten(2))
+        out: torch.Tensor = self.o(found.transpose(1, 2).flatten(2))
+        return out
 
 
 class Block(nn.Module):
@@ -74,7 +75,8 @@ class Block(nn.Module):
         """One layer."""
         x = x + self.attn(x + angles, mask)
         gate, entry = self.up(x).chunk(2, dim=-1)
-        return x + self.down(gate * entry)
+        more: torch.Tensor = self.down(gate * entry)
+        return x + more
 
 
 class Angles(nn.Module):

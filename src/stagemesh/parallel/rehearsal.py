@@ -286,7 +286,8 @@ class _Watch:
 
     def after(self, wanted: list[torch.Size], got: list[torch.Size]) -> Iterator[Any]:
         """Say what of the plan the run did not come by, and whether the result has changed."""
-        for entry in (*self.plan.splits, *self.plan.gathers):
+        entries: tuple[Split | Gather, ...] = (*self.plan.splits, *self.plan.gathers)
+        for entry in entries:
             is_optional = isinstance(entry, Split) and entry.optional
             if id(entry) not in self.met and not is_optional:
                 what = f"`{entry.value}` of `{entry.module}` of `{self.plan.name}`"

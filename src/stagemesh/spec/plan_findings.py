@@ -75,7 +75,7 @@ def _wrong_paths(plan: ModelPlan) -> Iterator[_Finding]:
 
 def _wrong_dims(plan: ModelPlan) -> Iterator[_Finding]:
     """Dimensions that the tensor does not have, and outputs before the first."""
-    for entry in (*plan.splits, *plan.gathers):
+    for entry in _token_entries(plan):
         what = f"`{_value(entry)}` of `{entry.module}` in the plan of `{plan.name}`"
         if entry.dim < 0 or (entry.rank is not None and entry.dim >= entry.rank):
             known = "" if entry.rank is None else f", below its rank `{entry.rank}`"
@@ -89,6 +89,10 @@ def _wrong_dims(plan: ModelPlan) -> Iterator[_Finding]:
         if table.dim < 0:
             message = f"table `{table.module}` in the plan of `{plan.name}` has no such dimension"
             yield "MD041", message, f"got `{table.dim}`; count dimensions from `0`"
+
+
+def _token_entries(plan: ModelPlan) -> tuple[Split | Gather, ...]:
+    return (*plan.splits, *plan.gathers)
 
 
 def _value(entry: Split | Gather) -> str:
@@ -108,7 +112,7 @@ def _wrong_streams(plan: ModelPlan) -> Iterator[_Finding]:
         message = f"the plan of `{plan.name}` cuts tokens and gathers none"
         yield "MD042", message, "name the module after which all tokens are needed again"
     known = (*plan.streams, *plan.whole)
-    for entry in (*plan.splits, *plan.gathers):
+    for entry in _token_entries(plan):
         what = f"`{_value(entry)}` of `{entry.module}` in the plan of `{plan.name}`"
         if not entry.streams:
             yield "MD042", f"{what} is cut along no stream", f"choose of `{', '.join(known)}`"

@@ -25,8 +25,8 @@ def mutations(plan: ModelPlan) -> Iterator[tuple[str, ModelPlan]]:
         entries = vars_of(plan, part)
         for index, entry in enumerate(entries):
             for what, wrong in _wrong(entry):
-                changed = (*entries[:index], wrong, *entries[index + 1 :])
-                yield f"{part} {entry.module}: {what}", replace(plan, **{part: changed})
+                changed: Any = {part: (*entries[:index], wrong, *entries[index + 1 :])}
+                yield f"{part} {entry.module}: {what}", replace(plan, **changed)
 
 
 def vars_of(plan: ModelPlan, part: str) -> tuple[Any, ...]:

@@ -47,9 +47,12 @@ def told(plan: ModelPlan, ranks: Ranks = BOTH) -> tuple[Diagnostic, ...]:
 def test_every_plan_is_listed_by_its_file_and_sound() -> None:
     """A class is looked up without loading the plans of others."""
     for plan in all_plans():
-        is_network = isinstance(plan, ModelPlan)
-        assert (plan_findings(plan) if is_network else vae_findings(plan)) == ()
-        assert (model_plan(plan.name) if is_network else vae_plan(plan.name)) is plan
+        if isinstance(plan, ModelPlan):
+            assert plan_findings(plan) == ()
+            assert model_plan(plan.name) is plan
+        else:
+            assert vae_findings(plan) == ()
+            assert vae_plan(plan.name) is plan
     assert [plan.name for plan in all_plans()] == [
         name for names in FILES.values() for name in names
     ]

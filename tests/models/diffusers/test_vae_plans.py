@@ -256,7 +256,7 @@ def test_a_module_that_its_role_does_not_fit_is_told(
 ) -> None:
     """By what it is, before it runs."""
     kind = type(module).__name__
-    vae = nn.Module()
+    vae: Any = nn.Module()
     vae.half, vae.height = nn.ModuleList([module]), 8
     plan = replace(
         plan_of("AutoencoderKLWan"),

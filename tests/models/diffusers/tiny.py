@@ -325,6 +325,19 @@ _DECODER: Final = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+_QWEN_VISION: Final = {
+    "depth": 1,
+    "hidden_size": 32,
+    "out_hidden_size": 64,
+    "intermediate_size": 40,
+    "num_heads": 4,
+}
+_PIXTRAL: Final = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+}
 _QWEN_TEXT: Final = {
     **_DECODER,
     "rope_parameters": {
@@ -333,7 +346,23 @@ _QWEN_TEXT: Final = {
         "rope_theta": 10000.0,
     },
 }
-_TEXT: Final = {"library": "transformers", "lengths": {}}
+
+
+def _encoder(
+    name: str,
+    config: Mapping[str, Any],
+    config_name: str,
+    inputs: Callable[[], dict[str, object]] = _words,
+) -> Tiny:
+    return Tiny(
+        name=name,
+        config=config,
+        inputs=inputs,
+        lengths={},
+        library="transformers",
+        config_name=config_name,
+    )
+
 
 TINY: Final[Mapping[str, Tiny]] = {
     "flux": Tiny(
@@ -455,83 +484,28 @@ TINY: Final[Mapping[str, Tiny]] = {
         inputs=_hunyuan,
         lengths=_BOTH,
     ),
-    "t5": Tiny(name="T5EncoderModel", config=_T5, config_name="T5Config", inputs=_words, **_TEXT),
-    "t5_gated": Tiny(
-        name="T5EncoderModel",
-        config={**_T5, "feed_forward_proj": "gated-gelu"},
-        config_name="T5Config",
-        inputs=_words,
-        **_TEXT,
+    "t5": _encoder("T5EncoderModel", _T5, "T5Config"),
+    "t5_gated": _encoder("T5EncoderModel", {**_T5, "feed_forward_proj": "gated-gelu"}, "T5Config"),
+    "umt5": _encoder("UMT5EncoderModel", {**_T5, "feed_forward_proj": "gated-gelu"}, "UMT5Config"),
+    "umt5_plain": _encoder("UMT5EncoderModel", {**_T5, "feed_forward_proj": "relu"}, "UMT5Config"),
+    "clip": _encoder("CLIPTextModel", _CLIP, "CLIPTextConfig"),
+    "clip_projection": _encoder("CLIPTextModelWithProjection", _CLIP, "CLIPTextConfig"),
+    "qwen2_5_vl": _encoder(
+        "Qwen2_5_VLForConditionalGeneration",
+        {"text_config": _QWEN_TEXT, "vision_config": _QWEN_VISION},
+        "Qwen2_5_VLConfig",
+        _placed,
     ),
-    "umt5_plain": Tiny(
-        name="UMT5EncoderModel",
-        config={**_T5, "feed_forward_proj": "relu"},
-        config_name="UMT5Config",
-        inputs=_words,
-        **_TEXT,
-    ),
-    "umt5": Tiny(
-        name="UMT5EncoderModel",
-        config={**_T5, "feed_forward_proj": "gated-gelu"},
-        config_name="UMT5Config",
-        inputs=_words,
-        **_TEXT,
-    ),
-    "clip": Tiny(
-        name="CLIPTextModel", config=_CLIP, config_name="CLIPTextConfig", inputs=_words, **_TEXT
-    ),
-    "clip_projection": Tiny(
-        name="CLIPTextModelWithProjection",
-        config=_CLIP,
-        config_name="CLIPTextConfig",
-        inputs=_words,
-        **_TEXT,
-    ),
-    "qwen2_5_vl": Tiny(
-        name="Qwen2_5_VLForConditionalGeneration",
-        config={
-            "text_config": _QWEN_TEXT,
-            "vision_config": {
-                "depth": 1,
-                "hidden_size": 32,
-                "out_hidden_size": 64,
-                "intermediate_size": 40,
-                "num_heads": 4,
-            },
-        },
-        config_name="Qwen2_5_VLConfig",
-        inputs=_placed,
-        **_TEXT,
-    ),
-    "mistral3": Tiny(
-        name="Mistral3ForConditionalGeneration",
-        config={
+    "mistral3": _encoder(
+        "Mistral3ForConditionalGeneration",
+        {
             "text_config": {"model_type": "mistral", **_DECODER},
-            "vision_config": {
-                "model_type": "pixtral",
-                "hidden_size": 32,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 4,
-                "intermediate_size": 40,
-            },
+            "vision_config": {"model_type": "pixtral", **_PIXTRAL},
         },
-        config_name="Mistral3Config",
-        inputs=_embedded,
-        **_TEXT,
+        "Mistral3Config",
+        _embedded,
     ),
-    "qwen3": Tiny(
-        name="Qwen3Model",
-        config=_DECODER,
-        config_name="Qwen3Config",
-        inputs=_embedded,
-        **_TEXT,
-    ),
-    "llama": Tiny(
-        name="LlamaModel",
-        config=_DECODER,
-        config_name="LlamaConfig",
-        inputs=_embedded,
-        **_TEXT,
-    ),
+    "qwen3": _encoder("Qwen3Model", _DECODER, "Qwen3Config", _embedded),
+    "llama": _encoder("LlamaModel", _DECODER, "LlamaConfig", _embedded),
 }
 """By a short name; several of one class where its configurations differ in what they have."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, replace
 
 from stagemesh.config.settings import AxisSettings, Sourced, StageSettings
 from stagemesh.plan.world import Mesh, mesh_of, mesh_order, replica_count, world_size
 from stagemesh.spec.axis import Axis, Finding, Said, WorldRole
+from stagemesh.spec.diagnostic import Note
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import Binding
@@ -200,3 +201,17 @@ def implied_size(axis: Axis, stage: StagePipelineConfig, sizes: Mapping[str, int
 
 def _options(given: AxisSettings, axis: Axis) -> object:
     return axis.options(**{name: sourced.value for name, sourced in given.options.items()})
+
+
+def size_notes(stack: Stack) -> Iterator[Note]:
+    """Say where each factor of the ranks and the number of copies was set, and the product."""
+    mesh = dict(stack.mesh)
+    for item in stack.axes:
+        copies = item.axis.role is WorldRole.MULTIPLIES_REPLICAS
+        if item.size > 1 and (copies or item.axis.name in mesh):
+            yield Note(
+                message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin
+            )
+    if len(mesh) > 1:
+        product = " x ".join(f"`{name}`" for name in mesh)
+        yield Note(message=f"{product} = `{stack.world}` ranks")

@@ -111,7 +111,7 @@ def test_a_file_is_told_what_planning_would_tell(
     assert [each["code"] for each in found] == codes
     told = planned(pipeline, deploy)
     assert [each["message"] for each in found] == [each.message for each in told]
-    helps = [str(each.help).partition("; this would fit: ")[0] for each in told]
+    helps = [each.help and each.help.partition("; this would fit: ")[0] for each in told]
     assert [each["help"] for each in found] == helps
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from stagemesh.config.document import Document
+from stagemesh.config.document import Document, Source, read_json, read_yaml
 from stagemesh.plan.diagnostics import (
     diagnostics_github,
     diagnostics_json,
@@ -52,6 +53,27 @@ warning[PL034]: it carries no edge
 1 error, 1 warning. `stagemesh explain AX022` tells more.
 """
     )
+
+
+def test_a_source_that_cannot_be_read_shows_the_line_at_fault_all_the_same() -> None:
+    """No document has its lines then; behind its last one there is an empty one."""
+    findings: list[Diagnostic] = []
+    source = Source(name="bad.yaml", layer=Layer.DEPLOY)
+    assert read_yaml("a: 1\nb: ]\n", source, findings) is None
+    assert read_yaml("b: [\n", source, findings) is None
+    assert read_yaml('# no\n{"b": 1 // so\n}', source, findings) is None
+    assert read_json('{\n"b": }', replace(source, name="--stage-overrides"), findings) is None
+    shown = [line for line in diagnostics_text(findings, []).splitlines() if line.startswith("   ")]
+    assert shown == [
+        "   2 | b: ]",
+        "     |    ^",
+        "   2 |",
+        "     | ^",
+        '   2 | {"b": 1 // so',
+        "     |         ^",
+        '   2 | "b": }',
+        "     |      ^",
+    ]
 
 
 def test_nothing_found_shows_nothing() -> None:

@@ -29,7 +29,7 @@ from stagemesh.config.tree import (
 )
 from stagemesh.config.yaml_core import CoreLoader
 from stagemesh.config.yaml_words import yaml_words
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic, Note, excerpt_of
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 
@@ -122,6 +122,7 @@ def read_yaml(
                 message=f"not valid {form}: {reason}",
                 origin=_origin(source, line, column),
                 help=remedy,
+                excerpt=excerpt_of(text, line),
             )
         )
         return None
@@ -144,6 +145,7 @@ def _tell_comment(text: str, source: Source, findings: Findings) -> bool:
                 message="not valid JSON: it has no comments",
                 origin=_origin(source, *place),
                 help="leave it out; in a file, `#` begins a comment, as in YAML",
+                excerpt=excerpt_of(text, place[0]),
             )
         )
     return place is not None
@@ -166,8 +168,14 @@ def read_json(
         parsed: object = json.loads(text, object_pairs_hook=Pairs)
     except json.JSONDecodeError as error:
         if not _tell_comment(text, source, findings):
-            message = f"not valid JSON: {_lower(error.msg)}"
-            _tell(findings, source, "CF002", message, error.lineno, error.colno)
+            findings.append(
+                Diagnostic(
+                    code="CF002",
+                    message=f"not valid JSON: {_lower(error.msg)}",
+                    origin=_origin(source, error.lineno, error.colno),
+                    excerpt=excerpt_of(text, error.lineno),
+                )
+            )
         return None
     except ValueError:  # a number of more digits than Python converts
         _tell(findings, source, "CF002", "not valid JSON: a number has too many digits")
@@ -235,15 +243,8 @@ def _document(tree: Tree, text: str | None, source: Source, findings: Findings) 
     return None
 
 
-def _tell(
-    findings: Findings,
-    source: Source,
-    code: str,
-    message: str,
-    line: int | None = None,
-    column: int | None = None,
-) -> None:
-    findings.append(Diagnostic(code=code, message=message, origin=_origin(source, line, column)))
+def _tell(findings: Findings, source: Source, code: str, message: str) -> None:
+    findings.append(Diagnostic(code=code, message=message, origin=_origin(source, None, None)))
 
 
 def _origin(source: Source, line: int | None, column: int | None, path: Path = ()) -> Origin:

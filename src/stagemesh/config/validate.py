@@ -78,6 +78,8 @@ class CheckedFile:
     merged: tuple[Merged, ...] = field(default=(), repr=False)
     """What it says where no section holds, and on each platform that it has a section for; nothing
     where the form alone was checked, or is wrong."""
+    not_runnable: tuple[str, ...] = ()
+    """Why the saved plan that it holds cannot be run yet."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """Everything found, warnings too."""
     documents: tuple[Document, ...] = ()

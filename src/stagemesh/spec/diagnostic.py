@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +53,8 @@ class Diagnostic:
     """Other places that matter."""
     help: str | None = None
     """What to do about it."""
+    excerpt: str | None = field(default=None, compare=False, repr=False)
+    """The line at fault of a source that cannot be read, so that nothing else knows its lines."""
 
     @property
     def is_error(self) -> bool:
@@ -95,3 +98,8 @@ def did_you_mean(got: str, allowed: Iterable[str]) -> str:
 def counted(number: int, word: str, several: str | None = None) -> str:
     """Say "`1` rank", "`2` ranks", with the number set off as a value."""
     return f"`{number}` {word if number == 1 else several or f'{word}s'}"
+
+
+def excerpt_of(text: str, line: int | None) -> str | None:
+    """Return a line of a text by its number from 1; behind the last one there is an empty one."""
+    return None if line is None else "".join(text.splitlines()[line - 1 : line])

@@ -52,6 +52,8 @@ CASES: Final[Sequence[tuple[str, Mapping[str, object], list[str]]]] = [
         {"stage_id": 0, "tensor_parallel_size": 2, "num_replicas": 2, "devices": "1,2"},
         ["PL013"],
     ),
+    (OMNI, {"stage_id": 0, "hsdp_shard_size": 2, "block_size": 3}, ["AX010"]),
+    (OMNI, {"stage_id": 0, "hsdp_shard_size": 2, "vae_use_tiling": True}, ["AX010", "PL027"]),
     (OMNI, {"stage_id": 0, "moe_backend": "nope"}, ["PL095"]),
     (OMNI, {"stage_id": 0, "attention_backend": "nope"}, ["PL096"]),
     (OMNI, {"stage_id": 0, "env": {"CUDA_VISIBLE_DEVICES": "1"}}, ["PL113"]),

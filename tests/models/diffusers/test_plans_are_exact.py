@@ -1,7 +1,8 @@
-"""A network that is cut by width as its plan says computes what the whole one does.
+"""A network that is cut as its plan says computes what the whole one does.
 
 Reference: the class as its library publishes it, whole, float32, random weights of seed 0. The
-largest difference measured over all of them is 6.4e-7 of the largest number of the result.
+largest differences measured, relative to the largest number of the result: 2.5e-6 for two ranks of
+width (PixArt, whose masks are -10000), 6.8e-7 for three ranks that share tokens (FLUX.2).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Run: TypeAlias = Callable[[ModelPlan, nn.Module, Example, int], list[Any]]
 
 pytestmark = pytest.mark.slow
 
-BOUND = 5e-6
+BOUND = 1e-5
 """Relative to the largest number of the result."""
 CUT_SAMPLE = ("flux", "wan_each_token", "z_image", "hunyuan_video")
 """Positions, time steps of tokens, masks, and one sequence of everything."""

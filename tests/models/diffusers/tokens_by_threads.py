@@ -65,7 +65,7 @@ class Shared(TorchFunctionMode):
             return self._network(**inputs)
 
     def _bind(self, split: Split, module: nn.Module) -> None:
-        def cut_input(_module: nn.Module, args: Any, kwargs: Any) -> object:  # noqa: ANN401
+        def cut_input(_module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:  # noqa: ANN401
             given = inspect.signature(module.forward).bind_partial(*args, **kwargs)
             value = given.arguments.get(str(split.value))
             if value is not None:

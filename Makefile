@@ -6,6 +6,7 @@
 #   make bench    every script in benchmarks/, one JSON object each; plots in growth.svg
 #   make nightly  the long forms of the tests
 #   make schemas  write schemas/, the table of flags and docs/reference/ anew
+#   make plans    write anew what plans of networks take over from libraries, and what they cut
 #   make clean    remove what the other targets made
 
 SHELL := bash
@@ -13,7 +14,7 @@ SHELL := bash
 .ONESHELL:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: demo check test bench nightly schemas clean
+.PHONY: demo check test bench nightly schemas plans clean
 .PHONY: lint types planning-tests other-tests
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -123,6 +124,9 @@ schemas: $(INSTALLED)
 	@$(BIN)/python -m stagemesh.config.jsonschema
 	$(BIN)/python -m stagemesh.config.flags
 	@$(BIN)/python -m stagemesh.cli._reference
+
+plans: $(INSTALLED)
+	@$(BIN)/python -m stagemesh.models._diffusers.plans.generate
 
 clean:
 	@rm -rf .venv .venv-plan .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \

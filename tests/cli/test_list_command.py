@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -93,6 +94,17 @@ def test_the_axes_of_every_stage_run_or_are_planned() -> None:
 
 def _fits(axis: Axis, kind: str) -> bool:
     return ExecutionType(kind) in axis.fits
+
+
+def test_models_without_plans_have_no_matrix_of_networks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty table is not shown."""
+    plain = tuple(each for each in MODELS.declarations() if each.plans is None)
+    listed = SimpleNamespace(declarations=lambda: plain)
+    monkeypatch.setattr("stagemesh.cli._listing.MODELS", listed)
+    assert main(["list", "models"]) == 0
+    assert "network" not in capsys.readouterr().out
 
 
 KEYS = {

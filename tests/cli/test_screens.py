@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -99,7 +100,9 @@ LISTED: Final[Mapping[str, tuple[object, ...]]] = {
     "AXES": tuple(TOYS.axes[name] for name in ("sp_ulysses", "stage_replica", "tp")),
     "CONNECTORS": tuple(dict.fromkeys(TOYS.connectors.values())),
     "ENGINES": tuple(TOYS.engines.values()),
-    "MODELS": tuple(model.pipeline for model in TOYS.models),
+    "MODELS": tuple(
+        replace(model.pipeline, plans="tests.cli.toy_plans:plans") for model in TOYS.models
+    ),
 }
 """What is listed: few plug-ins, so that a new one changes no screen."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from enum import Enum
 from typing import Final
 
+from stagemesh.cli._listed_plans import listed_plans, plan_rows
 from stagemesh.cli._screen import columns, show_json, show_text
 from stagemesh.plan.table import table
 from stagemesh.spec.axis import Axis, WorldRole
@@ -24,7 +25,8 @@ class _Listing:
 
     entries: Callable[[], list[dict[str, object]]]
     columns: tuple[str, ...]
-    matrix: Callable[[], list[tuple[str, ...]]] = list
+    tables: tuple[Callable[[], list[tuple[str, ...]]], ...] = ()
+    more: Mapping[str, Callable[[], list[dict[str, object]]]] = field(default_factory=dict)
 
 
 def show_kind(kind: str, following: str, *, as_json: bool) -> None:
@@ -32,10 +34,10 @@ def show_kind(kind: str, following: str, *, as_json: bool) -> None:
     listing = _LISTINGS[kind]
     entries = listing.entries()
     if as_json:
-        show_json({kind: entries})
+        show_json({kind: entries, **{name: listed() for name, listed in listing.more.items()}})
         return
     width = columns(sys.stdout)
-    for rows in [_rows(entries, listing.columns), listing.matrix()]:
+    for rows in [_rows(entries, listing.columns), *(made() for made in listing.tables)]:
         if rows:
             sys.stdout.write("\n".join([*table(rows, width, headed=True), "", ""]))
     show_text(f"next: {following}")
@@ -121,6 +123,14 @@ def _matrix() -> list[tuple[str, ...]]:
     return rows
 
 
+def _plans() -> list[dict[str, object]]:
+    return listed_plans(MODELS.declarations(), AXES.declarations())
+
+
+def _plan_rows() -> list[tuple[str, ...]]:
+    return plan_rows(MODELS.declarations(), AXES.declarations())
+
+
 def _axes() -> list[dict[str, object]]:
     engines = ENGINES.declarations()
     return [_axis(axis, engines) for axis in AXES.declarations()]
@@ -177,7 +187,8 @@ _LISTINGS: Final[Mapping[str, _Listing]] = {
     "models": _Listing(
         entries=_models,
         columns=("name", "takes", "gives", "duplex", "runs", "variant_of"),
-        matrix=_matrix,
+        tables=(_matrix, _plan_rows),
+        more={"plans": _plans},
     ),
     "axes": _Listing(entries=_axes, columns=("name", "fits", "role", "summary")),
     "connectors": _Listing(

@@ -68,7 +68,15 @@ def rule_findings(
         names=item.names,
         skip=skip,
     )
-    return item.axis.check(view)
+    yield from item.axis.check(view)
+    for part, number in item.axis.cuts(item.size, item.options).items():
+        if number > 1 and part.value in stack.facts.uncut:
+            yield Finding(
+                code="MD060",
+                message=f"`{item.axis.name}` cuts the {part.value} of"
+                f" `{stack.stage.model_stage}`, and no plan says how",
+                help=f"leave it out: {stack.facts.uncut[part.value]}",
+            )
 
 
 def _misfits(stack: Stack) -> Iterator[Diagnostic]:

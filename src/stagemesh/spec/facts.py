@@ -106,6 +106,8 @@ class StageFacts:
     those that follow from its configuration; components of unknown size are left out."""
     guidance: bool | None = None
     """Whether the model takes classifier-free guidance."""
+    uncut: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be cut for want of a plan, by the value of its `Part`, each with the reason."""
     weight_bytes: int | None = None
     """Bytes of the stage's weight files."""
     weight_dtype: str | None = None

@@ -176,6 +176,9 @@ class PipelineConfig:
     """Its rules over the effective configuration."""
     planning_only: str | None = None
     """Why it can be planned but not run yet, or `None` when it runs."""
+    plans: str | None = None
+    """Reference of a function that returns the plans of its networks, `ModelPlan` and `VaePlan`;
+    `None` where it has none."""
     checkpoint_recipe: str | None = None
     """Reference of a function that assembles a checkpoint named like the pipeline, or `None`."""
 

@@ -13,11 +13,16 @@ from stagemesh.models._diffusers.numbers import flag
 from stagemesh.models.diffusers._classes import CLASSES, PipelineClass
 from stagemesh.models.diffusers._components import DECODERS, DENOISERS, ENCODERS
 from stagemesh.models.diffusers._parts import Parts, read_parts, weights_of
+from stagemesh.models.diffusers._uncut import (
+    texts_of,
+    uncut_decoder,
+    uncut_encoders,
+    uncut_network,
+)
+from stagemesh.spec.cost import Part
 from stagemesh.spec.facts import Canvas, StageFacts
 from stagemesh.spec.pipeline import CheckpointConfigs, JsonObject
 
-_TEXT: Final = "text_encoder"
-"""What the folders of encoders of text begin with."""
 _DENOISER: Final = {"denoiser": DENOISERS}
 _ALL: Final = {**_DENOISER, "text encoder": ENCODERS, "VAE": DECODERS}
 
@@ -26,9 +31,11 @@ def whole(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     """Facts of the one stage that holds all components: those of the network that denoises."""
     parts = read_parts(configs, _DENOISER)
     facts = _denoising(configs, parts, _components(parts))
-    texts = [each for name, each in parts.encoders.items() if name.startswith(_TEXT)]
+    texts = [parts.encoders[name] for name in texts_of(parts.encoders)]
     heads = _largest(texts).num_attention_heads if texts else None
-    return {"dit": replace(facts, num_encoder_heads=heads)}
+    uncut = {**uncut_network(configs, parts.denoisers), **uncut_decoder(configs, parts.decoders)}
+    uncut |= uncut_encoders(configs, texts_of(parts.encoders), Part.ENCODERS)
+    return {"dit": replace(facts, num_encoder_heads=heads, uncut=uncut)}
 
 
 def split(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
@@ -40,9 +47,15 @@ def split(configs: CheckpointConfigs) -> Mapping[str, StageFacts]:
     return {
         "text_encoder": _encoding(configs, parts),
         "denoiser": replace(
-            _denoising(configs, parts, denoising), output_pixels=None, output_frames=None
+            _denoising(configs, parts, denoising),
+            output_pixels=None,
+            output_frames=None,
+            uncut=uncut_network(configs, parts.denoisers),
         ),
-        "vae": _weighed(_decoding(configs, parts, decoders), configs, decoders),
+        "vae": replace(
+            _weighed(_decoding(configs, parts, decoders), configs, decoders),
+            uncut=uncut_decoder(configs, parts.decoders),
+        ),
     }
 
 
@@ -81,10 +94,14 @@ def _weighed(
 def _encoding(configs: CheckpointConfigs, parts: Parts) -> StageFacts:
     """Facts of the largest encoder, whose heads say how often all of them can be cut.
 
-    All are weighed. Plans for T5, CLIP and the usual decoders leave none of them whole.
+    All are weighed.
     """
     encoders = parts.encoders
-    facts = replace(_largest(encoders.values()), num_parameters=_total(encoders.values()))
+    facts = replace(
+        _largest(encoders.values()),
+        num_parameters=_total(encoders.values()),
+        uncut=uncut_encoders(configs, encoders, Part.WIDTH, Part.LAYERS),
+    )
     return _weighed(facts, configs, encoders)
 
 

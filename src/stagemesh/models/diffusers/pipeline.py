@@ -29,6 +29,7 @@ from stagemesh.spec.pipeline import (
     StagePipelineConfig,
 )
 
+_PLANS: Final = "stagemesh.models._diffusers.plans.lookup:all_plans"
 _NO_HEADS: Final = "the layers of a VAE are not cut; `vae_pp` cuts the picture over its ranks"
 
 
@@ -128,6 +129,7 @@ def _family(
             hf_config_predicate=predicate,
             facts=_whole,
             planning_only=reason,
+            plans=_PLANS,
             stages=(_dit(output),),
         ),
         PipelineConfig(
@@ -139,6 +141,7 @@ def _family(
             stage_cli_aliases={"text_encoder_tp_size": ("text_encoder", "tensor_parallel_size")},
             facts=_split,
             planning_only=reason,
+            plans=_PLANS,
             stages=(_text_encoder(), _denoiser(), _vae(output)),
         ),
     )

@@ -36,6 +36,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if _SLOW_AS_A_WHOLE.search(text) else None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What random examples reach does not count: other tests reach it on every run, for less."""
+    for item in items:
+        if item.get_closest_marker("hypothesis") is not None:
+            item.add_marker(pytest.mark.no_cover)
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests stay until the end: no collection of garbage looks at them again."""
     gc.collect()

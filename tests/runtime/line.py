@@ -11,12 +11,12 @@ from stagemesh.connectors.shared_memory import CONNECTOR, SharedMemoryOptions
 from stagemesh.engines._fake import FakeEngine
 from stagemesh.engines.fake import FakeOptions
 from stagemesh.errors import ClosedError
+from stagemesh.runtime.arrivals import hand_over
 from stagemesh.runtime.core.credits import Limits
 from stagemesh.runtime.core.unread import share_of
 from stagemesh.runtime.edge import Connector, EdgeIn
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.inbox import Inbox, Resume
-from stagemesh.runtime.live import output_of
 from stagemesh.runtime.load import CALLER
 from stagemesh.runtime.messages import (
     Ack,
@@ -39,7 +39,6 @@ from stagemesh.runtime.windowed_engine import WindowedEngine
 from stagemesh.spec.engine import Engine
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.engine_context import engine_context
-from stagemesh.testing.fake_plan import FakeStage, stage_plan
 
 FIRST, SECOND = 0, 1
 _NOBODY: Final = Key(rid="nobody", epoch=0)
@@ -145,7 +144,6 @@ class Line:
         """Inputs of the second stage."""
         self.owing: dict[Key, set[int]] = {}
         self.ended: dict[Key, bool] = {}
-        self._plan = stage_plan(SECOND, FakeStage(name="second", final="data"))
 
     def submit(self, rid: str) -> Key:
         """A user asks."""
@@ -217,10 +215,11 @@ class Line:
         if key in self.ended:
             self.caller.discard(message, attached)
             return
-        payload = self.caller.take(message, attached)
-        running = self.running[key]
-        own = running.own(payload, partial(self.caller.keep, message, payload))
-        running.output(output_of(self._plan, message, own))
+        payload = self.caller.own(message, attached)
+        output = OmniOutput(
+            request_id=key.rid, stage="second", kind="data", payload=payload, final=message.last
+        )
+        hand_over(output, self.running[key], message, self.caller)
 
     def _said(self, stage: int, message: Message) -> None:
         if not isinstance(message, Finished | Failed | Cancelled):

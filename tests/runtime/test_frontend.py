@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from stagemesh.connectors._shared_memory import SharedMemorySender
+from stagemesh.connectors.shared_memory import SharedMemoryOptions
 from stagemesh.errors import StageFailedError
+from stagemesh.plan.values import Plan
 from stagemesh.runtime import messages
+from stagemesh.runtime.frames import FrameReader
 from stagemesh.runtime.frontend import Frontend
-from stagemesh.runtime.messages import Finished, Key, Message
+from stagemesh.runtime.messages import Ack, Chunk, Finished, Key, Message
 from stagemesh.runtime.outputs import StageProgress, StageState
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running
@@ -22,7 +27,7 @@ from stagemesh.spec.payload import Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.started import WAIT_S
 
-# Without outputs to the caller, whose chunks only a real stage can send.
+FINAL = fake_plan(three_stages())
 PLAN = fake_plan([replace(stage, final=None) for stage in three_stages()])
 THINKER, TALKER, VOCODER = (ReplicaId(stage=stage, replica=0) for stage in range(3))
 KEY = Key(rid="r", epoch=1)
@@ -32,7 +37,7 @@ FINISHED = Finished(key=KEY, units={}, seconds=0.0, first_output_s=None)
 class Stages:
     """A frontend and the other ends of its streams."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
         """Needs a running loop."""
         pairs = {where: socket.socketpair() for where in (THINKER, TALKER, VOCODER)}
         self.ends = {where: theirs for where, (_, theirs) in pairs.items()}
@@ -40,7 +45,7 @@ class Stages:
         self.heard: list[StageProgress] = []
         ours = {where: ours for where, (ours, _) in pairs.items()}
         self.loss = asyncio.Event()
-        self.frontend = Frontend(PLAN, ours, self._on_lost)
+        self.frontend = Frontend(plan, ours, self._on_lost)
 
     def open(self) -> Running:
         """Submit a request."""
@@ -51,6 +56,14 @@ class Stages:
     def say(self, where: ReplicaId, message: Message) -> None:
         """A stage says something, which the frontend has not read yet."""
         self.ends[where].sendall(messages.encode(message))
+
+    def heard_by(self, where: ReplicaId) -> Iterator[Message]:
+        """What a stage has been told so far."""
+        reader, end = FrameReader(), self.ends[where]
+        end.setblocking(False)  # noqa: FBT003  signature of the standard library
+        with contextlib.suppress(BlockingIOError):
+            while count := end.recv_into(reader.room):
+                yield from [frame.message for frame in reader.received(count)]
 
     def _on_lost(self, where: ReplicaId, reason: str | None) -> None:
         self.lost.append((where, reason))
@@ -63,11 +76,11 @@ class Stages:
             end.close()
 
 
-def with_stages(work: Callable[[Stages], Coroutine[Any, Any, None]]) -> None:
+def with_stages(work: Callable[[Stages], Coroutine[Any, Any, None]], plan: Plan = PLAN) -> None:
     """Run `work` and close what is left."""
 
     async def run() -> None:
-        stages = Stages()
+        stages = Stages(plan)
         try:
             await asyncio.wait_for(work(stages), WAIT_S)
         finally:
@@ -86,6 +99,42 @@ def test_what_had_finished_before_the_death_has_finished() -> None:
         for where in (THINKER, TALKER, VOCODER):
             stages.frontend.down(where, "it died")
         await running.result()
+
+    with_stages(work)
+
+
+@pytest.mark.parametrize(
+    ("seqs", "told"),
+    [((1,), "`1` came in place of `0`"), ((0, 1, 2), "`2` came after the last")],
+)
+def test_outputs_out_of_order_fail_their_request(seqs: tuple[int, ...], told: str) -> None:
+    """What came before is given, all tickets go back, and the error names the replica."""
+
+    async def work(stages: Stages) -> None:
+        running = stages.open()
+        sender = SharedMemorySender(SharedMemoryOptions())
+        for seq in seqs:
+            ticket = sender.put(Payload(meta={"n": seq}))
+            assert ticket is not None
+            number, body = ticket.number, ticket.body
+            stages.say(VOCODER, Chunk(key=KEY, seq=seq, number=number, body=body, last=seq == 1))
+        for seq in seqs[:-1]:
+            assert (await anext(running)).payload.meta["n"] == seq
+        with pytest.raises(StageFailedError, match=f"`vocoder` replica `0` .*{told}"):
+            await anext(running)
+        heard = [said for said in stages.heard_by(VOCODER) if isinstance(said, Ack)]
+        assert [number for ack in heard for number in ack.numbers] == list(range(len(seqs)))
+
+    with_stages(work, FINAL)
+
+
+def test_a_stage_that_gives_its_user_nothing_must_not_say_a_chunk() -> None:
+    """Whoever ends the replica hears why."""
+
+    async def work(stages: Stages) -> None:
+        stages.say(THINKER, Chunk(key=KEY, seq=0, number=0, body=b"", last=True))
+        await stages.loss.wait()
+        assert stages.lost == [(THINKER, "a stage does not say `Chunk`")]
 
     with_stages(work)
 

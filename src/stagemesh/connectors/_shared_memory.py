@@ -177,18 +177,24 @@ class SharedMemoryReceiver:
         """Borrow the payload of a ticket; its descriptors are closed, mapped or not."""
         fds = list(ticket.fds)
         try:
-            header = _wire.decode(ticket.body)
+            header, laid = _wire.decode(ticket.body)
             for number in header.gone:
                 self._forget(number)
-            num_bytes = _wire.layout(header.buffers).num_bytes
             _expect(len(ticket.bulk) == 0, "ticket came with bytes that it does not need")
-            memory = self._locate(header.place, num_bytes, fds)
+            memory = self._locate(header.place, laid.num_bytes, fds)
         finally:
             for fd in fds:
                 os.close(fd)
         loan = Loan(pending=[ticket.number], on_release=self._on_release)
-        buffers = _wire.buffers_in(header.buffers, memory)
+        buffers = _wire.buffers_in(header.buffers, laid, memory)
         return Payload(meta=header.meta, buffers=buffers, release=loan.release)
+
+    def own(self, body: bytes) -> Payload | None:
+        """Return a small payload, which rides in its ticket."""
+        header, laid = _wire.decode(body)
+        for number in header.gone:
+            self._forget(number)
+        return _wire.own(header, laid)
 
     def close(self) -> None:
         """Let go of the arenas; a payload that is still borrowed keeps its mapping alive."""

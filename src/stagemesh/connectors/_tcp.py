@@ -81,19 +81,26 @@ class TcpReceiver:
         """Borrow the payload of a ticket; the memory behind it is held by the payload alone."""
         for fd in ticket.fds:
             os.close(fd)
-        header = _wire.decode(ticket.body)
-        num_bytes = _wire.layout(header.buffers).num_bytes
-        if num_bytes > self._max_payload_bytes:
-            raise ValueError(f"ticket is for `{num_bytes}` bytes, which is too much")
+        header, laid = self._decoded(ticket.body)
         memory = _locate(header.place, ticket)
-        if memory.nbytes != num_bytes:
-            raise ValueError(f"`{memory.nbytes}` bytes came for a payload of `{num_bytes}`")
+        if memory.nbytes != laid.num_bytes:
+            raise ValueError(f"`{memory.nbytes}` bytes came for a payload of `{laid.num_bytes}`")
         loan = Loan(pending=[ticket.number], on_release=self._on_release)
-        buffers = _wire.buffers_in(header.buffers, memory)
+        buffers = _wire.buffers_in(header.buffers, laid, memory)
         return Payload(meta=header.meta, buffers=buffers, release=loan.release)
+
+    def own(self, body: bytes) -> Payload | None:
+        """Return a small payload, which rides in its ticket."""
+        return _wire.own(*self._decoded(body))
 
     def close(self) -> None:
         """Nothing is held here."""
+
+    def _decoded(self, body: bytes) -> tuple[_wire.Header, _wire.Layout]:
+        header, laid = _wire.decode(body)
+        if laid.num_bytes > self._max_payload_bytes:
+            raise ValueError(f"ticket is for `{laid.num_bytes}` bytes, which is too much")
+        return header, laid
 
 
 def _locate(place: _wire.Place, ticket: Ticket) -> memoryview:

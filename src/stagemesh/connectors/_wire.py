@@ -45,7 +45,7 @@ class BufferHeader(_Wire, frozen=True, kw_only=True):
 class Inline(_Wire, frozen=True, kw_only=True, tag=0):
     """The bytes lie here."""
 
-    data: Annotated[bytes, Meta(max_length=INLINE_BYTES)]
+    data: Annotated[memoryview, Meta(max_length=INLINE_BYTES)]
 
 
 class InArena(_Wire, frozen=True, kw_only=True, tag=1):
@@ -97,16 +97,27 @@ def encode(header: Header) -> bytes:
     return body
 
 
-def decode(body: bytes) -> Header:
-    """Read a body; raises `ValueError` when anything in it is not as it should be."""
+def decode(body: bytes) -> tuple[Header, Layout]:
+    """Read a body, and lay its buffers out.
+
+    Raises `ValueError` when anything in it is not as it should be. Bytes that lie in it stay there.
+    """
     if len(body) > MAX_BODY_BYTES:
         raise ValueError(f"ticket of `{len(body)}` bytes is too long")
     try:
         header = _decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise ValueError(f"ticket is malformed: {error}") from error
-    layout(header.buffers)
-    return header
+    return header, layout(header.buffers)
+
+
+def own(header: Header, laid: Layout) -> Payload | None:
+    """Return the payload that lies in a body, in its memory; `None` when it lies elsewhere."""
+    if not isinstance(header.place, Inline):
+        return None
+    if header.place.data.nbytes != laid.num_bytes:
+        raise ValueError("ticket does not hold as many bytes as it describes")
+    return Payload(meta=header.meta, buffers=buffers_in(header.buffers, laid, header.place.data))
 
 
 def headers_of(payload: Payload) -> tuple[BufferHeader, ...]:
@@ -175,9 +186,15 @@ def layout(headers: tuple[BufferHeader, ...]) -> Layout:
     return Layout(offsets=tuple(offsets), sizes=sizes, num_bytes=end)
 
 
-def buffers_in(headers: tuple[BufferHeader, ...], memory: memoryview) -> tuple[Buffer, ...]:
+def buffers_in(
+    headers: tuple[BufferHeader, ...], laid: Layout, memory: memoryview
+) -> tuple[Buffer, ...]:
     """Cut `memory`, which begins with the first buffer, into the buffers; they are read-only."""
-    laid, readable = layout(headers), memory.toreadonly()
+    readable = memory.toreadonly()
+    if len(headers) == 1:
+        (header,) = headers
+        data = readable[: laid.num_bytes]
+        return (Buffer(name=header.name, dtype=header.dtype, shape=header.shape, data=data),)
     return tuple(
         [
             Buffer(
@@ -199,8 +216,10 @@ def parts_of(payload: Payload, offsets: tuple[int, ...]) -> Iterable[tuple[int, 
 
 
 def inline(payload: Payload, offsets: tuple[int, ...], num_bytes: int) -> Inline:
-    """Copy the bytes of a small payload to where they lie in the ticket."""
+    """Put the bytes of a small payload where they lie in the ticket."""
+    if len(payload.buffers) == 1:
+        return Inline(data=payload.buffers[0].data)
     data = bytearray(num_bytes)
     for offset, part in parts_of(payload, offsets):
         data[offset : offset + part.nbytes] = part
-    return Inline(data=bytes(data))
+    return Inline(data=memoryview(data))

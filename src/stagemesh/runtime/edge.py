@@ -22,7 +22,7 @@ from stagemesh.plan.values import EdgePlan
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender
 from stagemesh.runtime.load import InCount
-from stagemesh.runtime.messages import MAX_CREDITS, Ack, Attached, Chunk, Credit, Key
+from stagemesh.runtime.messages import MAX_CREDITS, NOTHING, Ack, Attached, Chunk, Credit, Key
 from stagemesh.runtime.options import typed
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import (
@@ -111,6 +111,8 @@ class EdgeIn:
         self._done: list[int] = []
         """Tickets to be acknowledged, which are all kept or all not."""
         self._done_kept = False
+        self._lent: Callable[[], None] | None = None
+        """Gives back the memory of a payload that was copied, until its ticket is."""
         self._elsewhere: deque[Callable[[], None]] = deque()
         """What other threads want done on this one."""
         self._is_called = False
@@ -148,6 +150,35 @@ class EdgeIn:
         if chunk.at:
             self._count.hops.add(monotonic() - chunk.at)
         return payload
+
+    def own(self, chunk: Chunk, attached: Attached) -> Payload:
+        """Take the payload of a chunk in memory of its own; raises `ValueError` when malformed.
+
+        Whoever takes it sees to the order, and says `done` before anything else is asked here.
+        """
+        try:
+            payload = self._receiver.own(chunk.body) if attached is NOTHING else None
+            if payload is None:
+                borrowed = self._get(chunk, attached)
+                payload, self._lent = borrowed.copied(), borrowed.release
+        except ValueError:
+            self._done_with(chunk.number, kept=False)
+            raise
+        if chunk.at:
+            self._count.hops.add(monotonic() - chunk.at)
+        return payload
+
+    def done(self, chunk: Chunk, *, kept: bool) -> None:
+        """Give back the ticket of what is `own` now, and the credit unless that is kept."""
+        if kept:
+            self._kept.setdefault(chunk.key, set()).add(chunk.seq)
+        if self._lent is None:
+            self._done_with(chunk.number, kept=kept)
+            return
+        if kept:
+            self._keeps.add(chunk.number)
+        release, self._lent = self._lent, None
+        release()
 
     def keep(self, chunk: Chunk, payload: Payload) -> Payload:
         """Give back the memory of a payload that was taken, and nothing else.

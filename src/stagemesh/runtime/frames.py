@@ -1,8 +1,8 @@
 """Frames out of bytes: what has been received becomes messages, whatever pieces it comes in.
 
-Small messages gather in one buffer. The bulk behind a message goes where it is to stay, into
-aligned memory of its own, which is taken only once the message before it allows it, and may be
-given back.
+Messages are read where they were received; only the beginning of one that is not whole is moved,
+to the front of that memory. The bulk behind a message goes where it is to stay, into aligned memory
+of its own, which is taken only once the message before it allows it, and may be given back.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stagemesh.runtime.messages import (
     ProtocolError,
 )
 
+_HEAD_BYTES: Final = FRAME_HEAD.size
 _READ_BYTES: Final = 64 * 1024
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """Most memory of one stream that is kept for bulk to come, beside the one that was used last."""
@@ -53,6 +54,13 @@ class _Bulk:
     def took(self, count: int) -> None:
         self.num_taken += count
 
+    def fill(self, read: memoryview) -> int:
+        """Take what has been read too far already; return how much of it that is."""
+        count = min(len(read), len(self.whole))
+        self.whole[:count] = read[:count]
+        self.num_taken = count
+        return count
+
     @property
     def room(self) -> memoryview:
         return self.whole[self.num_taken :]
@@ -69,19 +77,20 @@ class FrameReader:
         """Behind one message come `bulk_limit` bytes at most; `0` allows none at all."""
         self._bulk_limit = bulk_limit
         self._spare = Spare(_SPARE_BYTES)
-        self._scratch = memoryview(bytearray(_READ_BYTES))
-        self._incoming = bytearray()
+        self._memory = memoryview(bytearray(_READ_BYTES))
+        self._num_read = 0
+        """Bytes at the front of it that have come and are no whole frame yet."""
         self._bulk: _Bulk | None = None
 
     @property
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        return self._scratch if self._bulk is None else self._bulk.room
+        return self._memory[self._num_read :] if self._bulk is None else self._bulk.room
 
     @property
     def is_inside(self) -> bool:
         """Whether a frame has begun that is not whole yet."""
-        return bool(self._incoming) or self._bulk is not None
+        return self._num_read > 0 or self._bulk is not None
 
     def received(self, count: int) -> Iterator[Frame]:
         """Take in `count` bytes that were put into `room`; give every frame that is whole now.
@@ -89,46 +98,56 @@ class FrameReader:
         Raises `ProtocolError` for what is no frame, after which there is nothing more to be read.
         """
         if self._bulk is None:
-            self._incoming += self._scratch[:count]
-        else:
-            self._bulk.took(count)
-            if self._bulk.room:
-                return
-            whole, self._bulk = self._bulk, None
-            yield whole.frame
-        yield from self._frames()
+            self._num_read += count
+            return self._frames()
+        self._bulk.took(count)
+        if self._bulk.room:
+            return iter(())
+        whole, self._bulk = self._bulk, None
+        return iter((whole.frame,))
 
     def _frames(self) -> Iterator[Frame]:
-        begin = 0
+        memory, begin, end = self._memory, 0, self._num_read
         try:
-            while len(self._incoming) - begin >= FRAME_HEAD.size:
-                length, num_fds, bulk_bytes = FRAME_HEAD.unpack_from(self._incoming, begin)
-                self._check(length, num_fds, bulk_bytes)
-                end = begin + FRAME_HEAD.size + length
-                if len(self._incoming) < end:
+            while end - begin >= _HEAD_BYTES:
+                length, num_fds, bulk_bytes = FRAME_HEAD.unpack_from(memory, begin)
+                if length > _READ_BYTES or num_fds or bulk_bytes:
+                    self._check(length, num_fds, bulk_bytes)
+                behind = begin + _HEAD_BYTES + length
+                if end < behind:
                     return
-                message = messages.decode(self._incoming[begin + FRAME_HEAD.size : end])
-                begin = end
+                message = messages.decode(memory[begin + _HEAD_BYTES : behind])
+                begin = behind
                 if num_fds or bulk_bytes:
                     _check_kind(message, num_fds, bulk_bytes)
                 if not bulk_bytes:
                     yield Frame(message=message, num_fds=num_fds)
                     continue
-                bulk = _Bulk(message=message, num_fds=num_fds, whole=self._memory(bulk_bytes))
-                begin += self._move(bulk, begin)
+                bulk = _Bulk(message=message, num_fds=num_fds, whole=self._memory_for(bulk_bytes))
+                begin += bulk.fill(memory[begin:end])
                 if bulk.room:
                     self._bulk = bulk
                     return
                 yield bulk.frame
         finally:
-            del self._incoming[:begin]
+            self._keep(begin)
+
+    def _keep(self, begin: int) -> None:
+        """Move what is left to the front of the memory, of which there is more when it is full."""
+        left = self._memory[begin : self._num_read]
+        self._num_read = len(left)
+        if len(left) == len(self._memory):
+            self._memory = memoryview(bytearray(2 * len(left)))
+        elif not left and len(self._memory) > _READ_BYTES:
+            self._memory = memoryview(bytearray(_READ_BYTES))
+        self._memory[: len(left)] = left
 
     def recycle(self, bulk: Sequence[memoryview]) -> None:
         """Use the memory of a frame's bulk again: nobody reads it any more."""
         for piece in bulk:
             self._spare.give(piece)
 
-    def _memory(self, num_bytes: int) -> memoryview:
+    def _memory_for(self, num_bytes: int) -> memoryview:
         """Memory from the start of a page, taken only as it is filled."""
         try:
             return self._spare.take(num_bytes)[:num_bytes]
@@ -144,14 +163,6 @@ class FrameReader:
             raise ProtocolError(
                 f"`{bulk_bytes}` bytes behind a message are too many (at most `{self._bulk_limit}`)"
             )
-
-    def _move(self, bulk: _Bulk, begin: int) -> int:
-        """Move what has been read too far already to where it belongs."""
-        with memoryview(self._incoming) as incoming:
-            count = min(len(incoming) - begin, len(bulk.whole))
-            bulk.room[:count] = incoming[begin : begin + count]
-        bulk.took(count)
-        return count
 
 
 def _check_kind(message: Message, num_fds: int, bulk_bytes: int) -> None:

@@ -21,15 +21,16 @@ from stagemesh.errors import (
 )
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.alarm import Alarm
+from stagemesh.runtime.arrivals import Arrivals
 from stagemesh.runtime.core.actions import Action, Begin, Ended, Enter, Settled
 from stagemesh.runtime.core.actions import Cancel as CancelAt
 from stagemesh.runtime.core.dispatcher import Dispatcher
 from stagemesh.runtime.desk import desk_of
 from stagemesh.runtime.edge import Connector, EdgeIn, Peer
 from stagemesh.runtime.edge_out import EdgeOut
-from stagemesh.runtime.live import Live, Waits, ask_of, failure_of, output_of, traffic_of
+from stagemesh.runtime.live import Live, Waits, ask_of, failure_of, traffic_of
 from stagemesh.runtime.load import Counts
-from stagemesh.runtime.marks import hop_of, told_here
+from stagemesh.runtime.marks import told_here
 from stagemesh.runtime.messages import (
     Ack,
     Attached,
@@ -207,7 +208,11 @@ class Frontend:
 
     def _attach(self, where: ReplicaId, sock: socket.socket, incarnation: int) -> None:
         def on_message(message: Message, attached: Attached) -> None:
-            self._on_message(where, peer, message, attached)
+            if arrivals is None or not isinstance(message, Chunk):
+                self._on_message(where, peer, message, attached)
+            elif (fault := arrivals.take(message, attached)) is not None:
+                name, told = message.key.rid, f"has put out what is refused: {fault}"
+                self.end(name, self._error(name, where, told))
 
         def on_eof(reason: str | None) -> None:
             self._signs.setdefault(where, self._loop.time())
@@ -220,6 +225,9 @@ class Frontend:
         counts = self.counts.setdefault(where, Counts())
         peer.out = EdgeOut(peer.stream, connector.sender(), self._sent, counts.out(where.stage))
         peer.into = EdgeIn(peer.stream, connector, counts.into(where.stage))
+        stage, seat, arrivals = self._plan.stage(where.stage), self._seat(where), None
+        if stage.final_output_type is not None:
+            arrivals = Arrivals(stage, seat, peer.into, self._observers, self._live)
         self._peers[where] = peer
         slots, window = room_of(self._plan.stage(where.stage))
         self._dispatcher.joined(where.stage, where.replica, slots, window)
@@ -246,6 +254,7 @@ class Frontend:
         """Tell the first stages, and give the prompt to those that take it."""
         live = self._live[begin.name]
         live.key = Key(rid=begin.name, epoch=begin.epoch)
+        live.machine = self._dispatcher.machine(begin.name)
         self._observers.begun(begin.name, self._tell(live, begin.route))
         self.desk.begun(live.call)
         try:
@@ -264,8 +273,6 @@ class Frontend:
         self, where: ReplicaId, peer: Peer, message: Message, attached: Attached
     ) -> None:
         match message:
-            case Chunk() if peer.into is not None:
-                self._output(where, peer.into, message, attached)
             case Ack() if peer.out is not None:
                 peer.out.acknowledged(message.numbers, kept=message.kept)
             case Credit() if peer.out is not None:
@@ -305,26 +312,6 @@ class Frontend:
         marks = marks if is_near else told_here(marks, live.told_at[where.stage])
         found = StageMarks(seat=self._seat(where), marks=marks, is_near=is_near)
         self._observers.stage_marks(live.running.name, found)
-
-    def _output(self, where: ReplicaId, edge: EdgeIn, chunk: Chunk, attached: Attached) -> None:
-        live = self._find(chunk.key)
-        machine = None if live is None else self._dispatcher.machine(chunk.key.rid)
-        if live is None or machine is None or not machine.running:
-            edge.discard(chunk, attached)
-            return
-        name = chunk.key.rid
-        try:
-            payload = edge.take(chunk, attached)
-        except ValueError as refusal:
-            self.end(name, self._error(name, where, f"has put out what is refused: {refusal}"))
-            return
-        fault = machine.output(where.stage, chunk.seq, last=chunk.last)
-        assert fault is None, f"the edge has checked the order: {fault}"
-        own = live.running.own(payload, functools.partial(edge.keep, chunk, payload))
-        output = output_of(self._plan.stage(where.stage), chunk, own)
-        live.running.output(output)
-        hop = hop_of(where.stage, chunk, output.payload.num_bytes)
-        self._observers.output(output, self._seat(where), hop)
 
     def _sent(self, key: Key, error: ValueError | None) -> None:
         """A prompt that had to wait for room has gone, or was refused."""

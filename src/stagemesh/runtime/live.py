@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stagemesh.errors import InvalidRequestError
-from stagemesh.plan.values import Plan, StagePlan
+from stagemesh.plan.values import Plan
 from stagemesh.runtime.core.actions import Ask
 from stagemesh.runtime.core.dispatcher import Dispatcher
+from stagemesh.runtime.core.request import RequestMachine
 from stagemesh.runtime.edge import Peer
 from stagemesh.runtime.hints import routing_keys
-from stagemesh.runtime.messages import Cancel, Cancelled, Chunk, Failed, Key
-from stagemesh.runtime.outputs import OmniOutput
+from stagemesh.runtime.messages import Cancel, Cancelled, Failed, Key
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running, Seat
 from stagemesh.runtime.telemetry import Traffic
-from stagemesh.spec.payload import Payload
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -30,6 +29,8 @@ class Live:
     trace: str | None
     """The trace context under which somebody hears of it, if anybody does."""
     key: Key | None = None
+    machine: RequestMachine | None = None
+    """Its machine, once it has begun."""
     route: dict[int, int] = field(default_factory=dict)
     """The replica of each stage that was told."""
     turns: dict[int, int] = field(default_factory=dict)
@@ -122,17 +123,6 @@ def failure_of(said: Failed | Cancelled, seat: Seat) -> str | InvalidRequestErro
             f"{seat}: {said.message}", stage=seat.stage, replica=seat.replica
         )
     return f"{seat} failed: {said.message}"
-
-
-def output_of(stage: StagePlan, chunk: Chunk, payload: Payload) -> OmniOutput:
-    """Return what a stage has put out; `payload` is memory of its own, and owes nothing."""
-    return OmniOutput(
-        request_id=chunk.key.rid,
-        stage=stage.name,
-        kind=stage.final_output_type or "",
-        payload=payload,
-        final=chunk.last,
-    )
 
 
 def traffic_of(dispatcher: Dispatcher) -> Traffic:

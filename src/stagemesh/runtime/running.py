@@ -120,8 +120,8 @@ class Running(AsyncIterator[OmniOutput]):
         while not (self._unseen or self._is_over):
             await self._news()
         if self._unseen:
-            if self._ended is None:
-                self._give_credit(self._unread.read())
+            if self._ended is None and (num_credited := self._unread.read()):
+                self._give_credit(num_credited)
             return self._unseen.popleft()
         error, self._error = self._error, None
         if error is None:
@@ -177,24 +177,17 @@ class Running(AsyncIterator[OmniOutput]):
         """What has come and was not read; after the end nothing is counted any more."""
         return self._unread.used
 
-    def own(self, payload: Payload, keep: Callable[[], Payload]) -> Payload:
-        """Take over an output that is borrowed; return it in memory of its own.
-
-        `keep` does so as well, but lets the stage put out more only when that is released.
-        """
-        if self._unread.came(payload.weight):
-            own = payload.copied()
-            payload.release()
-            return own
-        own = keep()
-        self._credits.append(own.release)
-        return Payload(meta=own.meta, buffers=own.buffers)
-
-    def output(self, output: OmniOutput) -> None:
-        """The frontend has an output, which was taken over just now."""
-        self._first_outputs.setdefault(output.stage, self._loop.time() - self._began)
+    def output(self, output: OmniOutput) -> bool:
+        """The frontend has an output; whether its stage has credit for more, or it is owed."""
+        if output.stage not in self._first_outputs:
+            self._first_outputs[output.stage] = self._loop.time() - self._began
         self._unseen.append(output)
         self._wake()
+        return self._unread.came(output.payload.weight)
+
+    def owe(self, credit: Callable[[], None]) -> None:
+        """Call `credit` for the output that came last, once the user has read so far."""
+        self._credits.append(credit)
 
     def _give_credit(self, num_outputs: int) -> None:
         for _ in range(num_outputs):
@@ -242,15 +235,15 @@ class Running(AsyncIterator[OmniOutput]):
         for reader in self._readers:
             if not reader.done():
                 reader.set_result(None)
+        self._readers.clear()
 
-    async def _news(self) -> None:
-        """Wait until something has come, or the end."""
+    def _news(self) -> asyncio.Future[None]:
+        """Done once something has come, or the end."""
+        if self._readers:  # whoever has given up waiting is not to be kept
+            self._readers = [reader for reader in self._readers if not reader.done()]
         reader = self._loop.create_future()
         self._readers.append(reader)
-        try:
-            await reader
-        finally:
-            self._readers.remove(reader)
+        return reader
 
 
 async def all_or_none(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:

@@ -265,7 +265,9 @@ class Stream:
         try:
             with self.held():  # most messages are answered, and several have come at once
                 for frame in self._reader.received(count):
-                    self._deliver(frame)
+                    has_more = frame.num_fds or frame.bulk
+                    attached = self._attached(frame) if has_more else NOTHING
+                    self._on_message(frame.message, attached)
                     if not self._reads:
                         break
                 else:
@@ -280,13 +282,11 @@ class Stream:
         if num_fds > (messages.MAX_FDS if self._reader.is_inside else 0):
             raise ProtocolError("descriptors came that no message announces")
 
-    def _deliver(self, frame: Frame) -> None:
+    def _attached(self, frame: Frame) -> Attached:
         if frame.num_fds > len(self._incoming_fds):
             raise ProtocolError("message came with descriptors that it does not have")
         fds = tuple(self._incoming_fds.popleft() for _ in range(frame.num_fds))
-        has_more = fds or frame.bulk
-        attached = Attached(fds=fds, bulk=frame.bulk) if has_more else NOTHING
-        self._on_message(frame.message, attached)
+        return Attached(fds=fds, bulk=frame.bulk)
 
 
 def _close_all(fds: tuple[int, ...] | deque[int]) -> None:

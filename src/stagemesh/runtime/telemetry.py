@@ -130,6 +130,11 @@ class Observers(Observer):
         """Nobody hears."""
         self._all: tuple[Observer, ...] = ()
 
+    @property
+    def hear(self) -> bool:
+        """Whether there are any."""
+        return bool(self._all)
+
     def add(self, observer: Observer) -> None:
         """Tell `observer` of whatever happens from now on."""
         self._all = (*self._all, observer)

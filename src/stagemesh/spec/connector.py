@@ -74,6 +74,14 @@ class Receiver(Protocol):
         """
         ...
 
+    def own(self, body: bytes) -> Payload | None:
+        """Turn the body of a ticket that came alone into a payload that is the consumer's own.
+
+        `None` where it is to be borrowed with `get`. What is returned lies in the body, aligned or
+        not, and is never released. Raises as `get` does.
+        """
+        ...
+
     def close(self) -> None:
         """Free everything; payloads still borrowed stay readable until they are released."""
         ...

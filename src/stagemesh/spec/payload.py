@@ -87,8 +87,13 @@ class Payload:
     @property
     def weight(self) -> int:
         """What it counts for where memory is bounded: its data, and something for being there."""
-        texts = [len(value) for value in self.meta.values() if isinstance(value, (str, list))]
-        return _OWN_BYTES + self.num_bytes + 8 * sum(texts)
+        weight = _OWN_BYTES
+        for buffer in self.buffers:
+            weight += buffer.data.nbytes
+        for value in self.meta.values():
+            if isinstance(value, (str, list)):
+                weight += 8 * len(value)
+        return weight
 
     def only(self, *, meta: Collection[str] = (), buffers: Collection[str] = ()) -> None:
         """Raise `ValueError` naming what it holds beside these; nobody would read that."""

@@ -44,8 +44,15 @@ def divided(
 class Several:
     """A user and an owner of such a server."""
 
-    def __init__(self, thread: LoopThread, server: Frontends, listening: Listening) -> None:
+    def __init__(
+        self,
+        thread: LoopThread,
+        server: Frontends,
+        listening: Listening,
+        running: asyncio.Task[None],
+    ) -> None:
         self._thread = thread
+        self._running = running
         self.server = server
         self.listening = listening
 
@@ -93,6 +100,10 @@ class Several:
 
         self._thread.call(tell())
 
+    def wait_for_end(self) -> None:
+        """Wait until it has ended, however it did."""
+        self._thread.call(asyncio.wait_for(asyncio.wait({self._running}), WAIT_S))
+
 
 @contextmanager
 def several(plan: Plan, folder: Path, **options: Any) -> Iterator[Several]:  # noqa: ANN401  as declared
@@ -119,7 +130,7 @@ def several(plan: Plan, folder: Path, **options: Any) -> Iterator[Several]:  # n
 
     task = thread.call(begin())
     try:
-        found = Several(thread, server, ready.result(WAIT_S))
+        found = Several(thread, server, ready.result(WAIT_S), task)
         try:
             yield found
         finally:

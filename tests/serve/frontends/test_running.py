@@ -278,6 +278,7 @@ def _killed_one_by_one(serving: AbstractContextManager[Several]) -> None:
         os.kill(last, signal.SIGKILL)
         for pid in (last, replica):
             wait_for_exit(pid)
+        server.wait_for_end()
 
 
 SCRIPT = """

@@ -132,21 +132,24 @@ class MooncakeStoreReceiver:
             os.close(fd)
         if ticket.fds or ticket.bulk:
             raise ValueError("ticket came with what it does not need")
-        header = _wire.decode(ticket.body)
-        num_bytes = _wire.layout(header.buffers).num_bytes
+        header, laid = _wire.decode(ticket.body)
         match header.place:
             case _wire.Inline(data=data):
                 memory = aligned_copy(data)
             case _wire.InStore(space=space):
                 self._spaces.add(space)
-                memory = self._client.get(_key(space, ticket.number), num_bytes)
+                memory = self._client.get(_key(space, ticket.number), laid.num_bytes)
             case _:
                 raise ValueError("ticket is of another connector")
-        if memory.nbytes != num_bytes:
-            raise ValueError(f"`{memory.nbytes}` bytes came for a payload of `{num_bytes}`")
+        if memory.nbytes != laid.num_bytes:
+            raise ValueError(f"`{memory.nbytes}` bytes came for a payload of `{laid.num_bytes}`")
         loan = Loan(pending=[ticket.number], on_release=self._on_release)
-        buffers = _wire.buffers_in(header.buffers, memory)
+        buffers = _wire.buffers_in(header.buffers, laid, memory)
         return Payload(meta=header.meta, buffers=buffers, release=loan.release)
+
+    def own(self, body: bytes) -> Payload | None:
+        """Return a small payload, which rides in its ticket."""
+        return _wire.own(*_wire.decode(body))
 
     def close(self) -> None:
         """Remove what a sender that was killed has left; borrowed payloads are copies."""

@@ -244,15 +244,11 @@ def _wish(
 
 def _factors(stack: Stack) -> Iterator[Note]:
     """Say where each factor of the ranks and the number of copies was set, and the product."""
-    mesh = dict(stack.mesh)
-    for item in stack.axes:
-        copies = item.axis.role is WorldRole.MULTIPLIES_REPLICAS
-        if item.size > 1 and (copies or item.axis.name in mesh):
-            yield Note(
-                message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin
-            )
-    if len(mesh) > 1:
-        product = " x ".join(f"`{name}`" for name in mesh)
+    copies = (item for item in stack.axes if item.axis.role is WorldRole.MULTIPLIES_REPLICAS)
+    counted = (*stack.factors, *(item for item in copies if item.size > 1))
+    yield from (item.set_here for item in stack.axes if item in counted)
+    if len(stack.factors) > 1:
+        product = " x ".join(f"`{item.axis.name}`" for item in stack.factors)
         yield Note(message=f"{product} = `{stack.world}` ranks")
 
 

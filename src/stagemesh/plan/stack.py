@@ -9,6 +9,7 @@ from dataclasses import field, fields, replace
 from stagemesh.config.settings import AxisSettings, Sourced, StageSettings
 from stagemesh.plan.world import Mesh, mesh_of, mesh_order, replica_count, world_size
 from stagemesh.spec.axis import Axis, Finding, Said, WorldRole
+from stagemesh.spec.diagnostic import Note
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.hooks import Binding
@@ -37,6 +38,11 @@ class StackedAxis:
         """Where its size was written, or else where it was declared."""
         size = self.settings.size
         return self.settings.origin if size is None else size.origin
+
+    @property
+    def set_here(self) -> Note:
+        """What says where it has its size from."""
+        return Note(message=f"`{self.axis.name}` = `{self.size}` is set here", origin=self.origin)
 
     @property
     def given_bindings(self) -> tuple[Binding, ...]:
@@ -128,6 +134,12 @@ class Stack:
     def world(self) -> int:
         """Ranks of one replica."""
         return world_size(self.mesh)
+
+    @property
+    def factors(self) -> tuple[StackedAxis, ...]:
+        """Axes above 1 whose product that is."""
+        mesh = dict(self.mesh)
+        return tuple(item for item in self.axes if item.size > 1 and item.axis.name in mesh)
 
     @property
     def num_replicas(self) -> int:

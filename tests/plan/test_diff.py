@@ -14,6 +14,7 @@ from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.values import BindingPlan, MemoryPlan, Plan, ValuePlan, WeightTransferPlan
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.patterns import Policy
+from stagemesh.spec.unset import UNSET
 from tests.plan.making import Said, axis, pipeline, planned, request, stage
 
 TWO = pipeline(stage(0, "thinker"), stage(1, "talker"))
@@ -27,7 +28,13 @@ def plan_of(**said: Said) -> Plan:
 def told(before: Plan, after: Plan) -> list[tuple[str, str, str, str]]:
     """Every difference as a row."""
     found = differences(before, after)
-    return [(each.where, each.what, each.before, each.after) for each in found]
+    return list(map(shown, found))
+
+
+def shown(each: Difference) -> tuple[str, str, str, str]:
+    """A difference as it is shown."""
+    before, _, after = each.text.partition(" => ")
+    return each.where, each.what, before, after
 
 
 def test_a_plan_equals_itself_wherever_its_values_come_from() -> None:
@@ -136,16 +143,16 @@ def test_a_secret_is_never_shown() -> None:
         Difference(
             where="thinker", what="env.HF_TOKEN", before="*** (before)", after="*** (after)"
         ),
-        Difference(where="thinker", what="x.api_key", before="*** (before)", after="-"),
+        Difference(where="thinker", what="x.api_key", before="*** (before)", after=UNSET),
     ]
 
 
 def test_leaves_are_what_is_no_mapping() -> None:
     """An empty one stands for itself."""
     assert dict(leaves("a.", {"b": {"c": 1, "d": {}}, "e": (1, 2)})) == {
-        "a.b.c": "1",
-        "a.b.d": "{}",
-        "a.e": "1,2",
+        "a.b.c": 1,
+        "a.b.d": {},
+        "a.e": (1, 2),
     }
 
 
@@ -153,7 +160,7 @@ def test_differences_are_shown_by_place() -> None:
     """Below the names of both, with how many there are."""
     text = differences_text(
         [
-            Difference(where="thinker", what="axes", before="-", after="tp=2"),
+            Difference(where="thinker", what="axes", before=UNSET, after="tp=2"),
             Difference(where="thinker", what="devices", before="0", after="0,1"),
             Difference(where="talker", what="policy", before="random", after="round_robin"),
         ],
@@ -213,7 +220,7 @@ def test_files_differ_by_entry_and_value() -> None:
     )
     after = "async_chunk: false\nstages: [{stage_id: 0, x: 2}]\nlist: [{a: 1}]\nflat: [1, 3]"
     found = file_differences(read(before), read(after))
-    assert [(each.where, each.what, each.before, each.after) for each in found] == [
+    assert list(map(shown, found)) == [
         ("file", "async_chunk", "true", "false"),
         ("file", "flat", "1,2", "1,3"),
         ("stages.0", "x", "1", "2"),

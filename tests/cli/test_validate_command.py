@@ -97,6 +97,10 @@ def test_a_saved_plan_is_planned_again(capsys: pytest.CaptureFixture[str]) -> No
     """For the machine that it was made for, which need not be this one."""
     assert main(["plan", "voice_chat", "--devices", "8xH200", "-o", "plan.json"]) == 0
     capsys.readouterr()
+    assert main(["validate", "plan.json"]) == 0
+    assert "next: `stagemesh run plan.json` takes it" in capsys.readouterr().out
+    assert main(["validate", "plan.json", "plan.json"]) == 0
+    assert "next: `stagemesh run PLAN` takes it" in capsys.readouterr().out
     assert main(["validate", "plan.json", "good.yaml"]) == 0
     assert "valid    plan.json  saved plan for voice_chat\n" in capsys.readouterr().out
     text = Path("plan.json").read_text(encoding="utf-8")

@@ -98,7 +98,7 @@ def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
     elif size > view.world:
         yield Finding(
             code="AX045",
-            message=f"`{name}` `{size}` exceeds the `{view.world}` ranks of `{view.stage}`",
+            message=f"`{name}` `{size}` exceeds the ranks of `{view.stage}`: `{view.world}`",
             help=f"choose a size up to `{view.world}`, or add ranks with an axis",
             option="text_encoder",
         )

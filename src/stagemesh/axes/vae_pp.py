@@ -31,7 +31,7 @@ def _check(view: StackView) -> Iterator[Finding]:
     if size > view.world:
         yield Finding(
             code="AX036",
-            message=f"`vae_pp` size `{size}` exceeds the `{view.world}` ranks of `{view.stage}`",
+            message=f"`vae_pp` size `{size}` exceeds the ranks of `{view.stage}`: `{view.world}`",
             help=f"choose a size up to `{view.world}`, or add ranks with another axis",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -107,7 +108,10 @@ def _show(files: Sequence[CheckedFile], pipeline: str | None) -> None:
     show_text(f"\n{plural(len(files), 'file')}: {valid} valid, {len(files) - valid} invalid")
     if valid < len(files):
         return  # how to read on is told with what was found
-    if pipeline is None and any(file.pipeline is None for file in files):
+    if all(file.kind is FileKind.PLAN for file in files):
+        file = shlex.quote(files[0].path) if len(files) == 1 else "PLAN"
+        show_text(f"next: `stagemesh run {file}` takes it, as `explain` and `diff` do")
+    elif pipeline is None and any(file.pipeline is None for file in files):
         show_text("next: `--pipeline NAME` checks stages, axes and edges too, not only the form")
     else:
         show_text("next: `stagemesh plan MODEL` checks what the model, devices and flags decide")

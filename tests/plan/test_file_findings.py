@@ -33,6 +33,16 @@ CASES: Final[Sequence[tuple[str, Mapping[str, object], list[str]]]] = [
     (OMNI, {"stage_id": 0, "ulysses_degree": 2}, ["AX020"]),
     (OMNI, {"stage_id": 0, "default_sampling_params": {"foo": 1}}, ["PL024"]),
     (OMNI, {"stage_id": 0, "default_sampling_params": {"top_p": "a"}}, ["CF012"]),
+    (
+        OMNI,
+        {"stage_id": 0, "engine": "nope", "default_sampling_params": {"foo": 1, "top_p": "a"}},
+        ["PL020", "PL024", "CF012"],
+    ),
+    (
+        OMNI,
+        {"stage_id": 2, "engine": "ar", "default_sampling_params": {"a": 1}},
+        ["PL021", "PL024"],
+    ),
     (OMNI, {"stage_id": 0, "additional_config": {"foo": 1}}, ["PL024"]),
     (OMNI, {"stage_id": 0, "output_connectors": {"to_stage_1": "nope"}}, ["PL031"]),
     (SPLIT, {"stage_id": 2, "cfg_parallel_size": 2}, ["AX020"]),

@@ -15,7 +15,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice
 from stagemesh.plan.kernels import with_one_spelling
-from stagemesh.plan.lacking import without_lacking
+from stagemesh.plan.lacking import with_lacking, without_lacking
 from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import chosen, model_args
@@ -85,7 +85,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
 
 def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleContext:
     """Decide what rules look at: axes, engines, places and edges."""
-    pipeline = request.pipeline
+    pipeline = with_lacking(request.pipeline, request.facts)
     settings = without_lacking(pipeline, request.settings, report)
     settings = with_one_spelling(pipeline, settings, report)
     settings = passing_by(pipeline, settings, catalog.engines)

@@ -52,6 +52,8 @@ class Diagnostic:
     """Other places that matter."""
     help: str | None = None
     """What to do about it."""
+    excerpt: str | None = None
+    """The line at fault, of a text out of which no document could be made."""
 
     @property
     def is_error(self) -> bool:

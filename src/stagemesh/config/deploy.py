@@ -159,7 +159,7 @@ class DeployPatches:
 
     def _read_section(self, name: str | int, given: object, place: Place) -> None:
         if name not in PLATFORMS:
-            help_text = did_you_mean(str(name), PLATFORMS)
+            help_text = did_you_mean(_MEANT.get(str(name).lower(), str(name)), PLATFORMS)
             self._run.tell("CF030", f"unknown platform {quoted(name)}", place.key_origin, help_text)
             return
         platform = str(name)

@@ -66,7 +66,7 @@ def _place_one(
     if wish.placed is not None:
         return _place_again(wish, wish.placed, devices, report)
     if wish.listed is not None:
-        return _place_listed(wish, wish.listed, devices, report)
+        return place_listed(wish, wish.listed, devices, report)
     return _place_freely(wish, devices, load, report)
 
 
@@ -90,7 +90,7 @@ def _place_again(
     return None
 
 
-def _place_listed(
+def place_listed(
     wish: Wish, listed: Sourced[str], devices: Devices, report: Report
 ) -> tuple[DeviceIds, ...] | None:
     """Cut a list for all replicas into slices, or repeat a list for one replica."""

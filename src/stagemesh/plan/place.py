@@ -18,8 +18,7 @@ from stagemesh.plan.report import Report
 from stagemesh.plan.room import Load, check_memory, held_by, no_room
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
-from stagemesh.plan.words import counted
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.diagnostic import Diagnostic, counted
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 

@@ -28,8 +28,7 @@ from stagemesh.plan.recorded import misrecorded
 from stagemesh.plan.restate import restated
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
-from stagemesh.plan.words import counted
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic, Note, counted
 from stagemesh.spec.origin import Layer, Origin
 
 _AGAIN: Final = "plan again with `stagemesh plan`"

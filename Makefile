@@ -6,7 +6,7 @@
 #   make bench    every script in benchmarks/, one JSON object each; plots in growth.svg
 #   make nightly  the long forms of the tests
 #   make schemas  write schemas/, the table of flags and docs/reference/ anew
-#   make plans    write anew what the plans of networks take over from diffusers and transformers
+#   make plans    write anew what plans of networks take over from libraries, and what they cut
 #   make clean    remove what the other targets made
 
 SHELL := bash

@@ -8,7 +8,9 @@ every run; `nightly` looks much longer. Tests whose examples are dear take a sha
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import pkgutil
 import re
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+_ROOMS: Final = Path(__file__).parents[1] / "src" / "stagemesh"
 _SLOW_AS_A_WHOLE: Final = re.compile(r"^pytestmark = pytest\.mark\.slow$", re.MULTILINE)
 
 # How long one example takes says nothing on a shared machine; a test that hangs meets the timeout.
@@ -36,7 +39,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if _SLOW_AS_A_WHOLE.search(text) else None
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests stay until the end: no collection of garbage looks at them again."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What random examples reach does not count: other tests reach it on every run, for less."""
+    for item in items:
+        if item.get_closest_marker("hypothesis") is not None:
+            item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of tests stay until the end: no collection of garbage looks at them again.
+
+    Where coverage is measured, what is imported late is imported now: a test that does not count
+    may be the first to need it.
+    """
+    if session.config.pluginmanager.hasplugin("_cov"):
+        for room in ("spec", "axes", "config", "plan", "cli"):
+            for module in pkgutil.walk_packages([str(_ROOMS / room)], f"stagemesh.{room}."):
+                importlib.import_module(module.name)
     gc.collect()
     gc.freeze()

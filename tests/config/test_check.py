@@ -85,7 +85,7 @@ def test_a_nested_value_is_built_from_json() -> None:
 def test_every_mistake_is_told_at_its_own_place() -> None:
     """Nothing stops at the first one."""
     wrong = {
-        "inners": [{"number": 10, "nmber": 1}, {}, 3],
+        "inners": [{"number": 10, "nmber": 1}, {}, 3, {"numbr": 1}],
         "names": {"a": True},
         "groups": [[0], ["1"]],
         "colour": "bleu",
@@ -96,6 +96,7 @@ def test_every_mistake_is_told_at_its_own_place() -> None:
         "inners[0].nmber: unknown key `nmber` in `inners[0]`",
         "inners[1]: `inners[1].number` is missing",
         "inners[2]: `inners[2]` must be a mapping, got `3`",
+        "inners[3].numbr: unknown key `numbr` in `inners[3]`",
         "names.a: `names.a` must be a whole number, got `true`",
         "groups[1][0]: `groups[1][0]` must be a whole number, got text `1`",
         "colour: `colour` does not take `bleu`",

@@ -131,6 +131,11 @@ def entry(text: str) -> str:
         ("stages: {}", "CF012 deploy.yaml:1:9: `stages` must be a list of stages, got a mapping"),
         ("stages: [1]", "CF012 deploy.yaml:1:10: `stages[0]` must be a mapping with `stage_id`"),
         ("stages: [{}]", "CF011 deploy.yaml:1:10: `stages[0].stage_id` is missing"),
+        (
+            "stages: [{stage_idd: 0}]",
+            "CF010 deploy.yaml:1:11: unknown key `stage_idd` in `stages[0]",
+        ),
+        ("stages: [{max_num_seqs: 1}]", "CF011 deploy.yaml:1:10: `stages[0].stage_id` is missing"),
         ("stages: [{stage_id: '0'}]", "CF012 deploy.yaml:1:21: `stages[0].stage_id` must be a"),
         ("stages: [{stage_id: true}]", "CF012 deploy.yaml:1:21: `stages[0].stage_id` must be a"),
         ("stages: [{stage_id: 3}]", "CF020 deploy.yaml:1:21: no stage `3` in this pipeline"),

@@ -48,6 +48,7 @@ def test_edges_are_named_by_numbers_or_names(show: Show) -> None:
         ("[a]", "CF012 deploy.yaml:1:9: `edges[0]` must be a mapping with `from` and `to`"),
         ("[{to: 1}]", "CF011 deploy.yaml:1:9: `edges[0].from` is missing"),
         ("[{from: 0}]", "CF011 deploy.yaml:1:9: `edges[0].to` is missing"),
+        ("[{form: 0, to: 1}]", "CF010 deploy.yaml:1:10: unknown key `form` in `edges[0]`"),
         ("[{from: true, to: 1}]", "CF012 deploy.yaml:1:16: `edges[0].from` must be the number or"),
         ("[{from: 9, to: 1}]", "CF020 deploy.yaml:1:16: no stage `9` in this pipeline"),
         ("[{from: thinkr, to: 1}]", "CF020 deploy.yaml:1:16: no stage `thinkr` in this pipeline"),

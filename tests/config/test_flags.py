@@ -119,18 +119,13 @@ def test_every_flag_is_spelled_once_and_every_field_has_one_owner() -> None:
     spelled = Counter(name for flag in FLAGS for name in (*flag.spellings, *flag.negative))
     assert [name for name, count in spelled.items() if count > 1] == []
     assert [name for name, count in Counter(f.field for f in FLAGS).items() if count > 1] == []
+    fields = stage_fields(INSTALLED)
+    scopes = [
+        Scope(stages=Stages(pipeline=pipeline), fields=fields, catalog=INSTALLED)
+        for pipeline in (None, *(model.pipeline for model in INSTALLED.models))
+    ]
     for flag in FLAGS:
-        levels = {
-            level_of(flag.field, scope)
-            for scope in (
-                Scope(
-                    stages=Stages(pipeline=pipeline),
-                    fields=stage_fields(INSTALLED),
-                    catalog=INSTALLED,
-                )
-                for pipeline in (None, *(model.pipeline for model in INSTALLED.models))
-            )
-        } - {None}
+        levels = {level_of(flag.field, scope) for scope in scopes} - {None}
         assert levels == {Level(flag.level)}, flag.field
 
 

@@ -226,6 +226,7 @@ def test_what_the_changes_begin_with_is_well(show: Show) -> None:
     assert show.load({}, strategy_config=STRATEGY).diagnostics == ()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("file", sorted(CORPUS.iterdir()), ids=lambda file: file.name)
 def test_no_file_of_the_corpus_makes_it_raise(show: Show, file: Path) -> None:
     """What went wrong somewhere, and what could."""

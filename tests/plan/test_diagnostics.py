@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-from stagemesh.config.document import Document, Source, read_json, read_yaml
+import pytest
+
+from stagemesh.config.document import Document, Findings, Source, read_json, read_yaml
 from stagemesh.plan.diagnostics import (
     diagnostics_github,
     diagnostics_json,
@@ -55,27 +56,6 @@ warning[PL034]: it carries no edge
     )
 
 
-def test_a_source_that_cannot_be_read_shows_the_line_at_fault_all_the_same() -> None:
-    """No document has its lines then; behind its last one there is an empty one."""
-    findings: list[Diagnostic] = []
-    source = Source(name="bad.yaml", layer=Layer.DEPLOY)
-    assert read_yaml("a: 1\nb: ]\n", source, findings) is None
-    assert read_yaml("b: [\n", source, findings) is None
-    assert read_json("{\n// so\n}", source, findings) is None
-    assert read_json('{\n"b": }', replace(source, name="--stage-overrides"), findings) is None
-    shown = [line for line in diagnostics_text(findings, []).splitlines() if line.startswith("   ")]
-    assert shown == [
-        "   2 | b: ]",
-        "     |    ^",
-        "   2 |",
-        "     | ^",
-        "   2 | // so",
-        "     | ^",
-        '   2 | "b": }',
-        "     |      ^",
-    ]
-
-
 def test_nothing_found_shows_nothing() -> None:
     """Not even a newline."""
     assert diagnostics_text([], [FILE]) == ""
@@ -89,6 +69,28 @@ def test_places_without_a_line_have_no_frame() -> None:
         assert " | " not in diagnostics_text([found, found], [document])
         text = diagnostics_text([found, found], [document])
         assert text.endswith("\n\n2 errors. `stagemesh explain CF001` tells more.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "frame"),
+    [
+        ("a: 1\r\n b: [1,\r\n", "   2 |  b: [1,\n     |   ^\n"),
+        ('{"a": /* 1 */ 2}', '   1 | {"a": /* 1 */ 2}\n     |       ^\n'),
+    ],
+)
+def test_a_mistake_of_form_shows_its_line(text: str, frame: str) -> None:
+    """Although there is no document that would hold it."""
+    findings: Findings = []
+    assert read_yaml(text, Source(name="x.yaml", layer=Layer.DEPLOY), findings) is None
+    assert frame in diagnostics_text(findings, [])
+
+
+def test_a_mistake_of_form_in_json_shows_its_line() -> None:
+    """Of what was given to a flag as well."""
+    findings: Findings = []
+    source = Source(name="--stage-overrides", layer=Layer.GLOBAL)
+    assert read_json('{"a": }', source, findings) is None
+    assert '   1 | {"a": }\n     |       ^\n' in diagnostics_text(findings, [])
 
 
 def test_a_line_without_column_is_marked_at_its_start() -> None:

@@ -64,6 +64,7 @@ def test_every_page_has_the_form(code: str) -> None:
     assert max(len(line) for part in outside for line in part.splitlines()) <= 100
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("code", RUN)
 def test_an_example_gives_its_code_once_and_no_other(code: str, tmp_path: Path) -> None:
     """Once: it shows one cause."""
@@ -72,6 +73,7 @@ def test_an_example_gives_its_code_once_and_no_other(code: str, tmp_path: Path) 
     assert told == ({code} if code in SEVERAL else [code]), outcome.shown
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("code", RUN)
 def test_a_fixed_example_gives_no_code(code: str, tmp_path: Path) -> None:
     """Neither an error nor a warning."""

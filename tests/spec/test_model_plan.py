@@ -17,7 +17,6 @@ from stagemesh.spec.model_plan import (
     Guidance,
     HeadAttribute,
     HeadTable,
-    Limit,
     ModelPlan,
     SiteRole,
     Split,
@@ -79,14 +78,6 @@ def test_a_plan_says_what_can_be_cut() -> None:
     assert VAE.parts == {Part.TILES, Part.BANDS}
     assert replace(VAE, rules=()).parts == {Part.TILES}
     assert (VAE.role("Conv2d"), VAE.role("Linear")) == (VaeRole.CONV, None)
-
-
-def test_some_configurations_can_be_cut_less() -> None:
-    """A limit takes a part away where its key holds its value, and nowhere else."""
-    limit = Limit(key="kind", value="replace", part=Part.TOKENS, reason="frames are counted")
-    plan = replace(PLAN, limits=(limit,))
-    assert plan.parts_of({"kind": "replace"}) == PLAN.parts - {Part.TOKENS}
-    assert plan.parts_of({"kind": "concat"}) == plan.parts_of({}) == PLAN.parts
 
 
 PATH_HELP: Final = "join names by dots, `*` for every item of a list, as in `blocks.*.attn.to_q`"

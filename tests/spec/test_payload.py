@@ -32,6 +32,15 @@ def test_a_buffer_is_found_by_its_name() -> None:
         Payload().buffer("z")
 
 
+def test_what_a_payload_weighs_is_its_data_its_words_and_itself() -> None:
+    """Texts and lists count by their length, single numbers not at all."""
+    buffer = Buffer(name="x", dtype="uint8", shape=(5,), data=memoryview(bytes(5)))
+    empty = Payload().weight
+    assert empty > 0
+    heavy = Payload(meta={"text": "abc", "tokens": [1, 2], "n": 7}, buffers=(buffer, buffer))
+    assert heavy.weight == empty + 2 * 5 + 8 * (3 + 2)
+
+
 def test_what_nobody_would_read_is_named() -> None:
     """Metadata and buffers beside the known ones are refused."""
     payload = Payload(meta={"text": "hi"})

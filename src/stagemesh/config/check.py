@@ -16,7 +16,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, cast
@@ -27,7 +27,7 @@ from stagemesh.config.plain import plain
 from stagemesh.config.told_once import TOLD_ONCE, told_once
 from stagemesh.config.tree import quoted
 from stagemesh.spec.bounds import Range
-from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean, nearest
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET, Unset
 
@@ -330,9 +330,11 @@ class _DataclassChecker:
                 built[name] = checker(types_of[name])(part, here, run)
         if run.partial:
             return UNSET if UNSET in built.values() else value
+        meant = misspelt(value, self._names)
         for name in self._required:
             if name not in value:
-                missing_key(name, place, run)
+                if name not in meant:
+                    missing_key(name, place, run)
                 built[name] = UNSET
         return UNSET if UNSET in built.values() else self._kind(**built)
 
@@ -342,6 +344,11 @@ def unknown_key(name: str | int, container: Place, run: Run, allowed: Iterable[s
     message = f"unknown key {quoted(name)} in {container.name}"
     origin = container.child(name).key_origin
     run.tell("CF010", message, origin, did_you_mean(str(name), allowed))
+
+
+def misspelt(given: Iterable[str | int], allowed: Collection[str]) -> set[str | None]:
+    """Names that were meant by keys which mean nothing: they are told there, and not as missing."""
+    return {nearest(str(name), allowed) for name in given if name not in allowed}
 
 
 def missing_key(name: str, place: Place, run: Run) -> None:

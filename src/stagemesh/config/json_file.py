@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from stagemesh.errors import DiagnosticError
-from stagemesh.spec.diagnostic import Diagnostic, excerpt_of
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.pipeline import JsonObject
@@ -48,7 +48,7 @@ def read_json_file(file: Path, name: str, limit: int = _LIMIT) -> JsonFile | Non
             code="MD006",
             message=f"`{name}` is not valid JSON: {error.msg.lower()}",
             origin=place,
-            excerpt=excerpt_of(error.doc, error.lineno),
+            excerpt=error.doc.split("\n")[error.lineno - 1],
         )
         raise DiagnosticError((found,)) from None
     except (ValueError, RecursionError):  # no UTF-8 text, or beyond what the parser takes

@@ -11,7 +11,7 @@ from stagemesh.config.tree import quoted
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import Stack, StackedAxis, implied_size
 from stagemesh.spec.axis import Finding, StackView
-from stagemesh.spec.diagnostic import Diagnostic, Note, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.hooks import Binding, KernelSpec
 from stagemesh.spec.origin import Origin
 
@@ -116,7 +116,7 @@ def _excluded_pairs(stack: Stack) -> Iterator[Diagnostic]:
                     message=f"`{item.axis.name}` and `{other.axis.name}` cannot be stacked"
                     f" on `{stack.stage.model_stage}`",
                     origin=item.settings.origin,
-                    notes=(_set_here(other),),
+                    notes=(other.set_here,),
                     help=f"remove one of them: {reason}",
                 )
                 break
@@ -128,7 +128,7 @@ def _too_many_ranks(stack: Stack) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="AX024",
             message=f"`{stack.stage.model_stage}` has too many ranks: more than `{MAX_RANKS}`",
-            notes=tuple(_set_here(item) for item in stack.axes if item.size > 1),
+            notes=tuple(item.set_here for item in stack.axes if item.size > 1),
             help="make its axes smaller",
         )
 
@@ -143,7 +143,7 @@ def _size_mismatch(stack: Stack, item: StackedAxis) -> Diagnostic | None:
         code="AX022",
         message=f"`{item.axis.name}` size `{item.size}` does not match {product} = `{size}`",
         origin=item.origin,
-        notes=tuple(_set_here(other) for other in stack.axes if other.axis.name in factors),
+        notes=tuple(other.set_here for other in stack.axes if other.axis.name in factors),
         help=f"write `size: {size}`",
     )
 
@@ -154,13 +154,9 @@ def _placed(stack: Stack, item: StackedAxis, finding: Finding) -> Diagnostic:
         code=finding.code,
         message=finding.message,
         origin=item.origin if option is None else option.origin,
-        notes=tuple(_set_here(other) for other in stack.axes if other.axis.name in finding.axes),
+        notes=tuple(other.set_here for other in stack.axes if other.axis.name in finding.axes),
         help=finding.help,
     )
-
-
-def _set_here(item: StackedAxis) -> Note:
-    return Note(message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin)
 
 
 _NOTHING: Final = (None, False, "auto")
@@ -180,7 +176,7 @@ def _field_conflicts(stack: Stack) -> Iterator[Diagnostic]:
                     message=f"`{axis.name}` on `{name}` needs `{field}` = {quoted(needed.value)},"
                     f" got {quoted(given.value)}",
                     origin=given.origin,
-                    notes=(_set_here(item),),
+                    notes=(item.set_here,),
                     help=f"leave `{field}` out: `{axis.name}` sets it",
                 )
         for field, reason in axis.excludes_fields.items() if item.size > 1 else ():
@@ -191,7 +187,7 @@ def _field_conflicts(stack: Stack) -> Iterator[Diagnostic]:
                     message=f"`{axis.name}` and `{field}` = {quoted(given.value)} of `{name}`"
                     " exclude each other",
                     origin=given.origin,
-                    notes=(_set_here(item),),
+                    notes=(item.set_here,),
                     help=f"remove one of them: {reason}",
                 )
 
@@ -237,7 +233,7 @@ def _binding_conflict(other: StackedAxis, item: StackedAxis, spec: Binding) -> D
         code="AX023",
         message=f"{who} {quoted(spec.target)}{often}",
         origin=_bound_at(item, spec),
-        notes=() if other is item else (_set_here(other),),
+        notes=() if other is item else (other.set_here,),
         help=f"give one of them another priority than `{spec.priority}`"
         f" in category `{spec.category.value}`",
     )

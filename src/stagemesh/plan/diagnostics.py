@@ -49,7 +49,7 @@ def _lines(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | Non
     if diagnostic.origin is not None:
         path = f"   {printable(diagnostic.origin.path)}" if diagnostic.origin.path else ""
         yield from wrapped(f"  --> {printable(str(diagnostic.origin))}{path}", width, _INDENT)
-    yield from _frame(diagnostic, texts, width)
+        yield from _frame(diagnostic, texts, width)
     for note in diagnostic.notes:
         place = "" if note.origin is None else f" ({note.origin})"
         yield from wrapped(f"note: {printable(note.message + place)}", width, _INDENT)
@@ -57,16 +57,17 @@ def _lines(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | Non
         yield from wrapped(f"help: {printable(diagnostic.help)}", width, _INDENT)
 
 
-def _frame(found: Diagnostic, texts: dict[str, list[str]], width: int | None) -> Iterator[str]:
+def _frame(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | None) -> Iterator[str]:
     """The line at fault with a mark below its column."""
-    origin = found.origin
+    origin = diagnostic.origin
     if origin is None or origin.line is None:
         return
     lines = texts.get(origin.source, [])
-    known = lines[origin.line - 1] if 1 <= origin.line <= len(lines) else found.excerpt
-    if known is None:
+    known = lines[origin.line - 1] if 1 <= origin.line <= len(lines) else None
+    given = diagnostic.excerpt if known is None else known
+    if given is None:
         return
-    number, line = str(origin.line), _presentable(known)
+    number, line = str(origin.line), _presentable(given)
     column = 1 if origin.column is None else origin.column
     gutter = len(f"   {number} | ")
     room = _WIDTH if width is None else max(1, min(_WIDTH, width - gutter))

@@ -40,6 +40,11 @@ class StackedAxis:
         return self.settings.origin if size is None else size.origin
 
     @property
+    def set_here(self) -> Note:
+        """What says where it has its size from."""
+        return Note(message=f"`{self.axis.name}` = `{self.size}` is set here", origin=self.origin)
+
+    @property
     def given_bindings(self) -> tuple[Binding, ...]:
         """Hooks and kernels that its entry asks for."""
         hooks, kernels = self.settings.layer_hook_specs, self.settings.kernel_specs
@@ -131,6 +136,12 @@ class Stack:
         return world_size(self.mesh)
 
     @property
+    def factors(self) -> tuple[StackedAxis, ...]:
+        """Axes above 1 whose product that is."""
+        mesh = dict(self.mesh)
+        return tuple(item for item in self.axes if item.size > 1 and item.axis.name in mesh)
+
+    @property
     def num_replicas(self) -> int:
         """Copies of the stage."""
         return replica_count((item.axis for item in self.axes), self.sizes)
@@ -205,13 +216,9 @@ def _options(given: AxisSettings, axis: Axis) -> object:
 
 def size_notes(stack: Stack) -> Iterator[Note]:
     """Say where each factor of the ranks and the number of copies was set, and the product."""
-    mesh = dict(stack.mesh)
-    for item in stack.axes:
-        copies = item.axis.role is WorldRole.MULTIPLIES_REPLICAS
-        if item.size > 1 and (copies or item.axis.name in mesh):
-            yield Note(
-                message=f"`{item.axis.name}` = `{item.size}` is set here", origin=item.origin
-            )
-    if len(mesh) > 1:
-        product = " x ".join(f"`{name}`" for name in mesh)
+    copies = (item for item in stack.axes if item.axis.role is WorldRole.MULTIPLIES_REPLICAS)
+    counted = (*stack.factors, *(item for item in copies if item.size > 1))
+    yield from (item.set_here for item in stack.axes if item in counted)
+    if len(stack.factors) > 1:
+        product = " x ".join(f"`{item.axis.name}`" for item in stack.factors)
         yield Note(message=f"{product} = `{stack.world}` ranks")

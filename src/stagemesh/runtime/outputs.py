@@ -22,7 +22,7 @@ class OmniOutput:
     kind: str
     """Modality, such as `text` or `audio`."""
     payload: Payload
-    """All of it, in memory of its own."""
+    """All of it, in memory of its own, which begins anywhere."""
     final: bool
     """Whether it is the last of this stage."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -53,8 +52,8 @@ class Diagnostic:
     """Other places that matter."""
     help: str | None = None
     """What to do about it."""
-    excerpt: str | None = field(default=None, compare=False, repr=False)
-    """The line at fault of a source that cannot be read, so that nothing else knows its lines."""
+    excerpt: str | None = None
+    """The line at fault, of a text out of which no document could be made."""
 
     @property
     def is_error(self) -> bool:
@@ -98,8 +97,3 @@ def did_you_mean(got: str, allowed: Iterable[str]) -> str:
 def counted(number: int, word: str, several: str | None = None) -> str:
     """Say "`1` rank", "`2` ranks", with the number set off as a value."""
     return f"`{number}` {word if number == 1 else several or f'{word}s'}"
-
-
-def excerpt_of(text: str, line: int | None) -> str | None:
-    """Return a line of a text by its number from 1; behind the last one there is an empty one."""
-    return None if line is None else "".join(text.splitlines()[line - 1 : line])

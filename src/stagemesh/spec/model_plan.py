@@ -9,7 +9,7 @@ size of a class. Nothing here needs torch: what a plan says about a real network
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import Enum
 
 from stagemesh.spec.cost import Part
@@ -235,11 +235,6 @@ class ModelPlan:
     def parts(self) -> frozenset[Part]:
         """What of such a network can be cut."""
         return frozenset(self._parts())
-
-    def parts_of(self, config: Mapping[str, object]) -> frozenset[Part]:
-        """What can be cut of the network that has this configuration."""
-        lost = (each.part for each in self.limits if config.get(each.key) == each.value)
-        return self.parts.difference(lost)
 
     def _parts(self) -> Iterator[Part]:
         if self.tp:

@@ -14,7 +14,7 @@ from tests.models.diffusers.published import FIXTURES, UNKNOWN, attempt, copy_of
 
 ENCODER = "leave it out: `NewEncoder` has no plan"
 UNET = "leave it out: `UNet2DConditionModel` has no plan"
-TILES = "leave it out: the plan of `AutoencoderKLLTXVideo` has tiles alone"
+TILES = "leave it out: `AutoencoderKLLTXVideo`: its plan leaves that whole"
 
 
 def _two(axis: str, **more: object) -> dict[str, object]:
@@ -82,8 +82,8 @@ def test_a_configuration_may_be_cut_less_than_its_class(tmp_path: Path) -> None:
     made = attempt(folder, {"dit": [_two("sp_ulysses")]})
     [found] = [each for each in made.diagnostics if each.is_error]
     assert found.help == (
-        "leave it out: with `image_condition_type` = `token_replace`, its blocks count the tokens"
-        " of the first frame from the front"
+        "leave it out: `HunyuanVideoTransformer3DModel`: with `image_condition_type` ="
+        " `token_replace`, its blocks count the tokens of the first frame from the front"
     )
     assert attempt(folder, {"dit": [_two("tp")]}).plan is not None
 

@@ -67,6 +67,13 @@ def _tokens(length: int, width: int) -> torch.Tensor:
     return torch.randn(BATCH, length, width)
 
 
+def _mask(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The second prompt is shorter."""
+    mask = torch.ones(BATCH, TXT, dtype=dtype)
+    mask[1, -4:] = 0
+    return mask
+
+
 def _time() -> torch.Tensor:
     return torch.full((BATCH,), 0.5)
 
@@ -122,11 +129,10 @@ _QWEN: Final = {
 
 
 def _qwen(shapes: list[tuple[int, int, int]], *, controlled: bool = False) -> dict[str, object]:
-    mask = torch.ones(BATCH, TXT, dtype=torch.bool)
     return {
         "hidden_states": _tokens(IMG, 8),
         "encoder_hidden_states": _tokens(TXT, 24),
-        "encoder_hidden_states_mask": mask,
+        "encoder_hidden_states_mask": _mask(torch.bool),
         "timestep": _time(),
         "img_shapes": [shapes] * BATCH,
         "controlnet_block_samples": [_tokens(IMG, HEADS * WIDTH)] if controlled else None,
@@ -193,7 +199,7 @@ def _pixart() -> dict[str, object]:
         "hidden_states": torch.randn(BATCH, 4, 10, 14),
         "encoder_hidden_states": _tokens(TXT, 24),
         "timestep": torch.ones(BATCH, dtype=torch.long),
-        "encoder_attention_mask": torch.ones(BATCH, TXT),
+        "encoder_attention_mask": _mask(),
         "added_cond_kwargs": {"resolution": None, "aspect_ratio": None},
     }
 
@@ -214,7 +220,7 @@ def _ltx(**more: object) -> dict[str, object]:
         "hidden_states": _tokens(IMG, 8),
         "encoder_hidden_states": _tokens(TXT, 24),
         "timestep": _time(),
-        "encoder_attention_mask": torch.ones(BATCH, TXT),
+        "encoder_attention_mask": _mask(),
         "num_frames": 1,
         "height": 5,
         "width": 7,
@@ -259,7 +265,7 @@ def _hunyuan() -> dict[str, object]:
         "hidden_states": torch.randn(BATCH, 4, 1, 10, 14),
         "timestep": _time(),
         "encoder_hidden_states": _tokens(TXT, 24),
-        "encoder_attention_mask": torch.ones(BATCH, TXT, dtype=torch.long),
+        "encoder_attention_mask": _mask(torch.long),
         "pooled_projections": torch.randn(BATCH, 18),
         "guidance": _time(),
     }

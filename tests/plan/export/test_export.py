@@ -17,6 +17,7 @@ from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.plain import plain_fields
 from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
 from stagemesh.plan.devices import Devices
+from stagemesh.plan.export.dump import yaml_text
 from stagemesh.plan.export.formats import FORMATS
 from stagemesh.plan.make import make
 from stagemesh.plan.setup import MpsPlan, NumaPlan, StageSetup
@@ -182,6 +183,11 @@ def test_what_no_deploy_file_says_stands_above_it(plan: Plan) -> None:
     )
     assert f"--omni-lb-policy random {flags}`" in FORMATS["vllm-omni"].write(started, CATALOG)
     assert f"how it is started: `{flags}`" in unsaid(started)
+
+
+def test_numbers_of_stages_stay_numbers() -> None:
+    """The other system takes no text for the stages of a group."""
+    assert yaml_text({"replica_groups": ({0: 0, 1: 2},)}) == "replica_groups:\n- 0: 0\n  1: 2\n"
 
 
 def test_what_its_release_does_not_read_is_told(plan: Plan) -> None:

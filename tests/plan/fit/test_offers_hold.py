@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stagemesh.config.inputs import GivenField, PlanInputs
 from stagemesh.plan.make import Made, make
 from stagemesh.spec.unset import UNSET
 from tests.config.flagged import text_of
+from tests.examples import fewer
 from tests.plan.fit.test_messages import FIXTURES, HOST
 
 _OFFER: Final = re.compile("this would fit: `([^`]*)`")
@@ -186,7 +187,7 @@ def _layouts(draw: st.DrawFn) -> PlanInputs:
     return _inputs(model, f"{count}x{kind}", strategies)
 
 
-@settings(deadline=None, max_examples=60)
+@fewer(5)
 @given(_layouts())
 def test_every_offer_plans(inputs: PlanInputs) -> None:
     """Whatever the layout that does not fit."""

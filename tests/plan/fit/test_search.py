@@ -171,6 +171,33 @@ def test_axes_that_contradict_each_other_have_no_layout() -> None:
     assert found(asked(PICTURE, WAN, said=far)).choices == ()
 
 
+def test_stages_of_one_process_get_copies_together_and_one_rank() -> None:
+    """The guest takes no device of its own; what is cut over ranks is left to the others."""
+    said = {"talker": Said(fields={"colocate_with": "thinker"})}
+    best, *others = layouts(found(asked(SPEECH, SPEECH_FACTS, said=said)))
+    assert best == {"thinker": {"stage_replica": 7}, "talker": {"stage_replica": 7}}
+    assert all(each["thinker"] == each["talker"] for each in others)
+
+
+def test_a_stage_of_unknown_speed_gets_copies_with_its_host() -> None:
+    """Nothing is said to stay as it was then."""
+    facts = {**SPEECH_FACTS, "talker": StageFacts()}
+    alone = found(asked(SPEECH, facts))
+    assert "talker" in alone.unknown
+    said = {"talker": Said(fields={"colocate_with": "thinker"})}
+    shared = found(asked(SPEECH, facts, said=said))
+    assert "talker" not in shared.unknown
+
+
+def test_copies_that_were_given_to_one_stage_of_a_process_bind_the_other() -> None:
+    """Two against one have no layout together."""
+    guest = Said(axes=[axis("stage_replica", 2)], fields={"colocate_with": "thinker"})
+    single = Said(axes=[axis("stage_replica", 1)])
+    assert (
+        found(asked(SPEECH, SPEECH_FACTS, said={"talker": guest, "thinker": single})).choices == ()
+    )
+
+
 def test_a_stage_of_unknown_speed_stays_as_it_is() -> None:
     """The others are laid out around it."""
     facts = {**SPEECH_FACTS, "talker": StageFacts()}

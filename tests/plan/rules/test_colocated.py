@@ -267,6 +267,18 @@ def test_a_stage_of_several_processes_shares_none(
     assert toy.found(listed({}, WITH)) == [text.format(each, alone) for each in ("s0", "s1")]
 
 
+def test_every_factor_of_the_ranks_of_a_stage_is_named_with_its_place(toy: Toy) -> None:
+    """The first is where a host is told, which has no word about processes of its own."""
+    two = {"tensor_parallel_size": 2}
+    toy = replace(toy, model=TWO, devices="4xH100")
+    host = toy.one(listed(two, WITH))
+    assert [note.message for note in host.notes] == ["`tp` = `2` is set here"]
+    assert host.origin is not None
+    assert host.origin == host.notes[0].origin
+    guest = toy.one(listed({}, {**WITH, **two}))
+    assert guest.origin != guest.notes[0].origin
+
+
 def test_mistakes_in_the_axes_of_a_stage_are_told_alone(toy: Toy) -> None:
     """What follows from them is not told as well."""
     toy = replace(toy, model=TWO, devices="4xH100")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from stagemesh.models._diffusers.plans.lookup import model_plan, vae_plan
+from stagemesh.models._diffusers.plans.parts import cut_parts
 from stagemesh.spec.cost import Part
-from stagemesh.spec.model_plan import ModelPlan
 from stagemesh.spec.pipeline import CheckpointConfigs
 
 _NETWORK: Final = (Part.WIDTH, Part.TOKENS, Part.BRANCHES, Part.SHARDS, Part.LAYERS)
@@ -27,7 +26,7 @@ def uncut_network(configs: CheckpointConfigs, names: Iterable[str]) -> Mapping[s
         part.value: reason
         for name in names
         for part in _NETWORK
-        for reason in _of_network(configs, name, part)
+        if (reason := _why_not(configs, name, part)) is not None
     }
 
 
@@ -35,41 +34,27 @@ def uncut_encoders(
     configs: CheckpointConfigs, names: Iterable[str], *parts: Part
 ) -> Mapping[str, str]:
     """Which of `parts` cannot be cut where text encoders have no plan."""
-    kinds = [_class(configs, name) for name in names]
-    missing = [kind for kind in kinds if model_plan(kind) is None]
+    missing = [kind for name in names if cut_parts(kind := _class(configs, name)) is None]
     return {part.value: f"`{kind}` has no plan" for kind in missing for part in parts}
 
 
 def uncut_decoder(configs: CheckpointConfigs, names: Iterable[str]) -> Mapping[str, str]:
     """What of the VAE cannot be cut."""
-    found: dict[str, str] = {}
-    for name in names:
-        kind = _class(configs, name)
-        plan = vae_plan(kind)
-        cut = frozenset[Part]() if plan is None else plan.parts
-        reason = (
-            f"`{kind}` has no plan" if plan is None else f"the plan of `{kind}` has tiles alone"
-        )
-        found |= {part.value: reason for part in _PICTURE if part not in cut}
-    return found
+    return {
+        part.value: reason
+        for name in names
+        for part in _PICTURE
+        if (reason := _why_not(configs, name, part)) is not None
+    }
 
 
-def _of_network(configs: CheckpointConfigs, name: str, part: Part) -> Iterator[str]:
+def _why_not(configs: CheckpointConfigs, name: str, part: Part) -> str | None:
     kind = _class(configs, name)
-    plan = model_plan(kind)
+    plan = cut_parts(kind)
     if plan is None:
-        yield f"`{kind}` has no plan"
-        return
-    config = configs.component(name)
-    if part not in plan.parts_of(config):
-        yield _why(plan, config, part)
-
-
-def _why(plan: ModelPlan, config: Mapping[str, object], part: Part) -> str:
-    for limit in plan.limits:
-        if limit.part is part and config.get(limit.key) == limit.value:
-            return f"with `{limit.key}` = `{limit.value}`, {limit.reason}"
-    return f"the plan of `{plan.name}` does not cut it"
+        return f"`{kind}` has no plan"
+    reason = plan.why_not(configs.component(name), part)
+    return None if reason is None else f"`{kind}`: {reason}"
 
 
 def _class(configs: CheckpointConfigs, name: str) -> str:

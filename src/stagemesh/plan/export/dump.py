@@ -38,7 +38,12 @@ def written(path: str, value: object) -> str:
 
 def _listed(value: object) -> object:
     if isinstance(value, Mapping):
-        return {str(key): _listed(inner) for key, inner in value.items()}
+        return {_key(key): _listed(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [_listed(inner) for inner in value]
     return value
+
+
+def _key(key: object) -> int | str:
+    """Numbers of stages stay numbers: other systems look them up so."""
+    return key if isinstance(key, int) else str(key)

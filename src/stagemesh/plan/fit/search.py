@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.build import PlanRequest, build
+from stagemesh.plan.colocate import hosts_of, named_of
 from stagemesh.plan.fit.candidates import Candidate, StageSearch
 from stagemesh.plan.fit.layout import Change, changed
 from stagemesh.plan.fit.select import lightest, worthwhile
@@ -77,11 +78,18 @@ class _Part:
     """The layout of one copy."""
     copies: int
     """Copies besides those that were given."""
+    host: int
+    """The stage in whose processes it runs; itself, where it has some of its own."""
 
     @property
     def ranks(self) -> int:
         """Devices, if none is shared."""
         return self.candidate.world * self.candidate.num_replicas * self.copies
+
+    @property
+    def own_ranks(self) -> int:
+        """Devices, if none is shared but with the host."""
+        return self.ranks if self.host == self.search.stage_id else 0
 
     @property
     def latency(self) -> float:
@@ -114,12 +122,15 @@ def search(request: PlanRequest, catalog: Catalog, best: int, *, copies: bool = 
     said = {stage.stage_id: stage for stage in request.settings.stages}
     declared = request.pipeline.stages
     stages = [StageSearch(each, said[each.stage_id], request, catalog) for each in declared]
+    hosts = hosts_of(named_of(request.pipeline, request.settings))
     by_latency = any(each.execution_type is ExecutionType.DIFFUSION for each in declared)
     most = request.devices.count or 1
     each = max(2, int(_TOGETHER ** (1 / len(stages))))
     tried, built = 0, []
     for saving in (False, True):
-        allowed = [stage.all(most, saving=saving) for stage in stages]
+        allowed = [
+            _together(stage.all(most, saving=saving), stage.stage_id, hosts) for stage in stages
+        ]
         tried = sum(map(len, allowed))
         few = [
             lightest(found, each) if saving else worthwhile(found, each, by_latency=by_latency)
@@ -127,7 +138,7 @@ def search(request: PlanRequest, catalog: Catalog, best: int, *, copies: bool = 
         ]
         combined = [
             _with_copies(parts, most) if copies else parts
-            for parts in _combinations(stages, few)
+            for parts in _combinations(stages, few, hosts)
             if _has_room(parts, request.devices.each.memory_bytes, most)
         ]
         combined.sort(key=lambda parts: _key(_bound(parts, most), parts, by_latency=by_latency))
@@ -140,8 +151,20 @@ def search(request: PlanRequest, catalog: Catalog, best: int, *, copies: bool = 
         baseline=_baseline(stages, request, catalog),
         by_latency=by_latency,
         tried=tried,
-        unknown=tuple(stage.name for stage in stages if stage.as_given.time is None),
+        unknown=tuple(_unknown(stages, hosts)),
     )
+
+
+def _unknown(stages: Sequence[StageSearch], hosts: Mapping[int, int]) -> Iterator[str]:
+    """Name stages about whose speed nothing is known, nor about any in the same processes."""
+    known = {
+        hosts.get(stage.stage_id, stage.stage_id)
+        for stage in stages
+        if stage.as_given.time is not None
+    }
+    for stage in stages:
+        if hosts.get(stage.stage_id, stage.stage_id) not in known:
+            yield stage.name
 
 
 def has_layouts(request: PlanRequest, catalog: Catalog) -> bool:
@@ -155,15 +178,34 @@ def has_layouts(request: PlanRequest, catalog: Catalog) -> bool:
     )
 
 
+def _together(
+    found: Sequence[Candidate], stage_id: int, hosts: Mapping[int, int]
+) -> Sequence[Candidate]:
+    """Leave out what does not fit in the process of another stage: more than one rank."""
+    if stage_id not in hosts and stage_id not in hosts.values():
+        return found
+    return [candidate for candidate in found if candidate.world == 1]
+
+
 def _combinations(
-    stages: Sequence[StageSearch], few: Sequence[Sequence[Candidate]]
+    stages: Sequence[StageSearch], few: Sequence[Sequence[Candidate]], hosts: Mapping[int, int]
 ) -> Iterator[_Parts]:
-    """Combine the layouts of single stages."""
+    """Combine the layouts of single stages; those in the same processes have as many copies."""
     for chosen in itertools.product(*few):
-        yield [
-            _Part(search=stage, candidate=candidate, copies=stage.copies(candidate))
+        parts = [
+            _Part(
+                search=stage,
+                candidate=candidate,
+                copies=stage.copies(candidate),
+                host=hosts.get(stage.stage_id, stage.stage_id),
+            )
             for stage, candidate in zip(stages, chosen, strict=True)
         ]
+        copies: dict[int, set[int]] = {}
+        for part in parts:
+            copies.setdefault(part.host, set()).add(part.ranks)
+        if all(len(copies[host]) == 1 for host in hosts.values()):
+            yield parts
 
 
 def _has_room(parts: _Parts, room: int | None, most: int) -> bool:
@@ -173,15 +215,22 @@ def _has_room(parts: _Parts, room: int | None, most: int) -> bool:
 
 
 def _with_copies(parts: _Parts, most: int) -> _Parts:
-    """Give the busiest stage one more copy, as long as there are devices for it."""
+    """Give the busiest processes one more copy, as long as there are devices for it."""
     grown = list(parts)
     while True:
-        left = most - sum(part.ranks for part in grown)
-        index, busiest = max(enumerate(grown), key=lambda pair: (pair[1].busy, -pair[0]))
-        more = replace(busiest, copies=busiest.copies + 1)
-        if not busiest.busy or not busiest.search.grows or more.ranks - busiest.ranks > left:
+        left = most - sum(part.own_ranks for part in grown)
+        busy: dict[int, float] = {}
+        for part in grown:
+            busy[part.host] = busy.get(part.host, 0.0) + part.busy
+        busiest = max(busy, key=lambda host: (busy[host], -host))
+        inside = [part for part in grown if part.host == busiest]
+        needed = sum(part.own_ranks // part.copies for part in inside)
+        if not busy[busiest] or needed > left or not all(part.search.grows for part in inside):
             return grown
-        grown[index] = more
+        grown = [
+            replace(part, copies=part.copies + 1) if part.host == busiest else part
+            for part in grown
+        ]
 
 
 def _bound(parts: _Parts, most: int) -> Speed:
@@ -219,7 +268,10 @@ def _placed_speed(parts: _Parts, plan: Plan) -> Speed:
 
 def _baseline(stages: Sequence[StageSearch], request: PlanRequest, catalog: Catalog) -> Speed:
     """Estimate the layout as it was given, even where it takes more memory than there is."""
-    parts = [_Part(search=stage, candidate=stage.as_given, copies=1) for stage in stages]
+    parts = [
+        _Part(search=stage, candidate=stage.as_given, copies=1, host=stage.stage_id)
+        for stage in stages
+    ]
     plan = build(request, catalog).plan
     if plan is None:
         return _bound(parts, max(sum(part.ranks for part in parts), request.devices.count or 1))

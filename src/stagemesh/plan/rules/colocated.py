@@ -119,8 +119,11 @@ def _of_several_processes(context: RuleContext, draft: StageDraft) -> Iterator[D
     name, spec = draft.stage.model_stage, draft.choice.spec
     why = None
     origin = context.origin(draft, FIELD)
+    notes: tuple[Note, ...] = ()
     if draft.stack.world > 1:
         why = f"a replica of it has `{draft.stack.world}` ranks"
+        notes = tuple(item.set_here for item in draft.stack.factors)
+        origin = origin or notes[0].origin
     elif draft.choice.value(_BACKEND) not in (None, "uni"):
         why = f"it is started by `{draft.choice.value(_BACKEND)}`"
         origin = context.origin(draft, _BACKEND) or origin
@@ -131,6 +134,7 @@ def _of_several_processes(context: RuleContext, draft: StageDraft) -> Iterator[D
             code="PL142",
             message=f"`{name}` cannot share its processes: {why}",
             origin=origin,
+            notes=notes,
             help=f"a stage that shares a process runs in it whole: leave `{FIELD}` out, or that",
         )
 

@@ -1,4 +1,4 @@
-"""`make plans`: read what `diffusers` and `transformers` declare, and write `imported.json`."""
+"""`make plans`: write what libraries declare, `imported.json`, and what plans cut, `parts.json`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from stagemesh.models._diffusers.plans.imported import FILE
+from stagemesh.models._diffusers.plans.lookup import all_plans
+from stagemesh.models._diffusers.plans.parts import FILE as PARTS
 from stagemesh.parallel.importing import import_token_plan, import_tp_plan
 from stagemesh.spec.model_plan import ModelPlan
 from stagemesh.spec.plan_json import to_json
+from stagemesh.spec.vae_plan import VaePlan
 
 _DENOISERS: Final = (
     "FluxTransformer2DModel",
@@ -70,13 +73,28 @@ def _value(value: object) -> str:
     return f"[\n    {entries}\n  ]"
 
 
+def parts_text() -> str:
+    """Return the file with what every plan cuts, one line for each."""
+    lines = ",\n".join(f"{json.dumps(plan.name)}: {json.dumps(_cut(plan))}" for plan in all_plans())
+    return f"{{\n{lines}\n}}\n"
+
+
+def _cut(plan: ModelPlan | VaePlan) -> dict[str, object]:
+    limits = plan.limits if isinstance(plan, ModelPlan) else ()
+    parts = sorted(part.value for part in plan.parts)
+    return {"parts": parts, "limits": [to_json(limit) for limit in limits]}
+
+
 def main() -> int:
-    """Write the file, or say with `--check` whether it is current."""
+    """Write both files, or say with `--check` whether they are current."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail where the file is not current")
-    if parser.parse_args().check:
-        return 0 if FILE.read_text(encoding="utf-8") == text() else 1
-    FILE.write_text(text(), encoding="utf-8")
+    parser.add_argument("--check", action="store_true", help="fail where a file is not current")
+    is_check = parser.parse_args().check
+    for file, made in ((FILE, text), (PARTS, parts_text)):
+        if not is_check:
+            file.write_text(made(), encoding="utf-8")
+        elif file.read_text(encoding="utf-8") != made():
+            return 1
     return 0
 
 

@@ -6,6 +6,8 @@ StagemeshError
 │   ├── AxisTranslationError  the axes of one stage do not make a layout
 │   └── StrategyApplyError    strategies do not fit the model, its stages or the devices
 ├── StartupError          a stage could not be brought up; everything already started was stopped
+├── MeshError             the ranks of a stage did not come together
+│   └── PeerError             another rank is gone, or did not answer in time
 ├── ConnectorError        a payload could not be carried for want of memory or of a service
 ├── RequestError          one request failed; others go on
 │   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
@@ -76,6 +78,20 @@ class StartupError(StagemeshError):
         """`stage` is the name of the stage that failed, when one is to blame."""
         self.stage = stage
         super().__init__(message)
+
+
+class MeshError(StagemeshError):
+    """The ranks of a stage did not come together: none of them has a mesh."""
+
+    code = "RT070"
+    help = "the message names the rank and the axis; `--debug` shows what that rank has written"
+
+
+class PeerError(MeshError):
+    """Another rank of a group is gone, has closed the mesh, or did not answer in time."""
+
+    code = "RT071"
+    help = "look for the first rank that failed: the others only tell that they missed it"
 
 
 class ConnectorError(StagemeshError, ValueError):

@@ -82,3 +82,12 @@ def test_the_usual_limit_is_four_mebibytes(tmp_path: Path) -> None:
     file.write_bytes(b"{}" + b" " * (4 * 2**20 - 1))
     with pytest.raises(DiagnosticError, match="larger than `4` MiB"):
         read_json_file(file, "b.json")
+
+
+def test_a_mistake_of_form_has_its_line(tmp_path: Path) -> None:
+    """No document holds the lines of a file of a checkpoint."""
+    file = tmp_path / "b.json"
+    file.write_text('{"a": 1,\n"b": }', encoding="utf-8")
+    with pytest.raises(DiagnosticError) as told:
+        read_json_file(file, "b.json")
+    assert [each.excerpt for each in told.value.diagnostics] == ['"b": }']

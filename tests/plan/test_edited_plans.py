@@ -25,7 +25,7 @@ FREE: Final = re.compile(
     r"devices\.(count|memory_bytes)|checkpoint\.path|.*\bvalues\..*"
     r"|stages\[\d\]\.(engine_args\.max_num_seqs|model_args\.pitch|env(\..*)?|axes\[\d\]\.label"
     r"|sampling\.(temperature|stop_token_ids.*)|replicas\[\d\]\.ranks\[\d\]\.device)"
-    r"|edges\[0\]\.options\..*|launch\.(\w+_timeout|insecure_no_token)"
+    r"|edges\[0\]\.(options\..*|window_size|max_inflight)|launch\.(\w+_timeout|insecure_no_token)"
 )
 OTHER: Final[list[Json]] = [
     None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stagemesh.models._diffusers.turns import ONE_DENOISER_LACKS
 from stagemesh.models._facts import count, decoder, section
 from stagemesh.models._params import TokenParams
+from stagemesh.models._turns import ONE_DENOISER_LACKS
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import (
     CheckpointConfigs,

@@ -161,7 +161,7 @@ def test_vae_pp_uses_ranks_that_are_there() -> None:
     """It brings none itself."""
     assert messages("vae_pp", {"vae_pp": 4}, world=4) == []
     assert messages("vae_pp", {"vae_pp": 5}, world=4) == [
-        "`vae_pp` size `5` exceeds the ranks of `thinker`: `4`"
+        "`vae_pp` size `5` exceeds the `4` ranks of `thinker`"
     ]
 
 

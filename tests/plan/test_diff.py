@@ -8,13 +8,12 @@ import pytest
 
 from stagemesh.config.document import Document, Source, read_yaml
 from stagemesh.config.launch import LaunchOptions
-from stagemesh.plan.diff import Difference, compared, differences, differences_text, leaves
+from stagemesh.plan.diff import Difference, compared, differences, differences_text, leaves, shown
 from stagemesh.plan.diff_files import file_differences
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.values import BindingPlan, MemoryPlan, Plan, ValuePlan, WeightTransferPlan
 from stagemesh.spec.origin import Layer
 from stagemesh.spec.patterns import Policy
-from stagemesh.spec.unset import UNSET
 from tests.plan.making import Said, axis, pipeline, planned, request, stage
 
 TWO = pipeline(stage(0, "thinker"), stage(1, "talker"))
@@ -28,13 +27,7 @@ def plan_of(**said: Said) -> Plan:
 def told(before: Plan, after: Plan) -> list[tuple[str, str, str, str]]:
     """Every difference as a row."""
     found = differences(before, after)
-    return list(map(shown, found))
-
-
-def shown(each: Difference) -> tuple[str, str, str, str]:
-    """A difference as it is shown."""
-    before, _, after = each.text.partition(" => ")
-    return each.where, each.what, before, after
+    return [(each.where, each.what, shown(each.before), shown(each.after)) for each in found]
 
 
 def test_a_plan_equals_itself_wherever_its_values_come_from() -> None:
@@ -143,7 +136,7 @@ def test_a_secret_is_never_shown() -> None:
         Difference(
             where="thinker", what="env.HF_TOKEN", before="*** (before)", after="*** (after)"
         ),
-        Difference(where="thinker", what="x.api_key", before="*** (before)", after=UNSET),
+        Difference(where="thinker", what="x.api_key", before="*** (before)"),
     ]
 
 
@@ -156,11 +149,27 @@ def test_leaves_are_what_is_no_mapping() -> None:
     }
 
 
+def test_data_keeps_types_and_leaves_out_what_is_absent() -> None:
+    """Bytes are a number there, where people read a unit."""
+    small = plan_of()
+    large = replace(
+        small, devices=replace(small.devices, memory_bytes=2**30), active_stream_window=3
+    )
+    assert [each.data for each in differences(small, large)] == [
+        {"where": "pipeline", "what": "device memory", "after": 2**30},
+        {"where": "pipeline", "what": "active_stream_window", "before": 0, "after": 3},
+    ]
+    assert [list(each.data)[2:] for each in differences(large, small)] == [
+        ["before"],
+        ["before", "after"],
+    ]
+
+
 def test_differences_are_shown_by_place() -> None:
     """Below the names of both, with how many there are."""
     text = differences_text(
         [
-            Difference(where="thinker", what="axes", before=UNSET, after="tp=2"),
+            Difference(where="thinker", what="axes", after="tp=2"),
             Difference(where="thinker", what="devices", before="0", after="0,1"),
             Difference(where="talker", what="policy", before="random", after="round_robin"),
         ],
@@ -220,7 +229,7 @@ def test_files_differ_by_entry_and_value() -> None:
     )
     after = "async_chunk: false\nstages: [{stage_id: 0, x: 2}]\nlist: [{a: 1}]\nflat: [1, 3]"
     found = file_differences(read(before), read(after))
-    assert list(map(shown, found)) == [
+    assert [(each.where, each.what, shown(each.before), shown(each.after)) for each in found] == [
         ("file", "async_chunk", "true", "false"),
         ("file", "flat", "1,2", "1,3"),
         ("stages.0", "x", "1", "2"),

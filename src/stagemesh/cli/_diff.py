@@ -59,7 +59,7 @@ def run(namespace: argparse.Namespace) -> int:
     found = _compare(sides[0].read, sides[1].read, namespace)
     if namespace.json:
         names = {"before": namespace.before, "after": namespace.after}
-        show_json({**names, "same": not found, "differences": [each.fields for each in found]})
+        show_json({**names, "same": not found, "differences": [each.data for each in found]})
         return 1 if found else 0
     sys.stdout.write(differences_text(found, compared, columns(sys.stdout)))
     if isinstance(sides[0].read, Document):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from stagemesh.config.plain import plain_fields
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.variables import SECRET
 from stagemesh.plan.render import devices_text
 from stagemesh.plan.table import printable, table, wrapped
@@ -19,7 +19,7 @@ from stagemesh.spec.frozen import frozen
 from stagemesh.spec.unset import UNSET
 
 _ABSENT: Final = "-"
-"""Shown for what one of the two does not have."""
+"""Stands for what one of the two does not have."""
 _MASK: Final = "***"
 _PIPELINE: Final = "pipeline"
 
@@ -32,20 +32,28 @@ class Difference:
     """The stage or edge, or `pipeline`."""
     what: str
     """What of it."""
-    before: object
-    """How the first has it, as a file would; `UNSET` where it has none."""
-    after: object
-    """How the second has it."""
+    before: object = UNSET
+    """How the first has it; `UNSET` where it does not."""
+    after: object = UNSET
+    """How the second has it, likewise."""
 
     @property
-    def fields(self) -> dict[str, object]:
-        """What is told of it as data; the side that does not have it is left out."""
-        return {name: value for name, value in plain_fields(self).items() if value is not UNSET}
+    def data(self) -> dict[str, object]:
+        """It as JSON has it: values of their own types, and no member for a side without one."""
+        sides = {"before": self.before, "after": self.after}
+        told = {name: value for name, value in sides.items() if value is not UNSET}
+        return {"where": self.where, "what": self.what, **told}
 
-    @property
-    def text(self) -> str:
-        """Both sides on one line."""
-        return f"{_shown(self.before)} => {_shown(self.after)}"
+
+class _Bytes(int):
+    """A number of bytes, which people read with a unit."""
+
+
+def shown(value: object) -> str:
+    """Write one side of a difference for people."""
+    if value is UNSET:
+        return _ABSENT
+    return size_text(value) if isinstance(value, _Bytes) else value_text(value)
 
 
 def differences(before: Plan, after: Plan) -> tuple[Difference, ...]:
@@ -73,7 +81,11 @@ def differences_text(
     blocks = [[f"--- {before}", f"+++ {after}"]]
     places = dict.fromkeys(each.where for each in found)
     for place in places:
-        rows = [(f"  {each.what}", each.text) for each in found if each.where == place]
+        rows = [
+            (f"  {each.what}", f"{shown(each.before)} => {shown(each.after)}")
+            for each in found
+            if each.where == place
+        ]
         blocks.append([printable(place), *table(rows, width)])
     told = f"{plural(len(found), 'difference')} in {plural(len(places), 'place')}"
     return "\n\n".join(map("\n".join, [*blocks, [told]])) + "\n"
@@ -85,7 +97,7 @@ def compared(
     """Compare two things by their parts; what looks like a secret is never shown."""
     for what in dict.fromkeys((*before, *after)):
         old, new = before.get(what, UNSET), after.get(what, UNSET)
-        if _shown(old) == _shown(new):
+        if shown(old) == shown(new):
             continue
         if SECRET.matches(what.rpartition(".")[2]):
             old, new = (
@@ -95,27 +107,24 @@ def compared(
         yield Difference(where=where, what=what, before=old, after=new)
 
 
-def _shown(value: object) -> str:
-    return _ABSENT if value is UNSET else value_text(value)
-
-
 def _sentences(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
     for old in before:
         if old not in after:
-            yield Difference(where=_PIPELINE, what=what, before=old, after=UNSET)
+            yield Difference(where=_PIPELINE, what=what, before=old)
     for new in after:
         if new not in before:
-            yield Difference(where=_PIPELINE, what=what, before=UNSET, after=new)
+            yield Difference(where=_PIPELINE, what=what, after=new)
 
 
 def _whole(plan: Plan) -> dict[str, object]:
     devices = plan.devices
+    memory = UNSET if devices.memory_bytes is None else _Bytes(devices.memory_bytes)
     return {
         "model": plan.pipeline,
         "checkpoint": plan.checkpoint.path,
         "configuration": plan.checkpoint.config_hash[:12],
         "devices": f"{devices.count} {'imaginary ' if devices.imaginary else ''}{devices.kind}",
-        "device memory": _size(devices.memory_bytes),
+        "device memory": memory,
         "async_chunk": plan.async_chunk,
         "active_stream_window": plan.active_stream_window,
         "cuda_mps": plan.cuda_mps,
@@ -131,13 +140,10 @@ def _parts(value: object) -> Mapping[str, object]:
     return {name: inner for name, inner in found.items() if inner is not None}
 
 
-def _size(amount: int | None) -> object:
-    return UNSET if amount is None else size_text(amount)
-
-
 def _stage(stage: StagePlan | None) -> dict[str, object]:
     if stage is None:
         return {}
+    memory = stage.memory
     return {
         "engine": stage.engine,
         "axes": " ".join(f"{axis.axis}={axis.size}" for axis in stage.axes) or UNSET,
@@ -145,8 +151,8 @@ def _stage(stage: StagePlan | None) -> dict[str, object]:
         "devices": devices_text(stage),
         "policy": stage.policy,
         **{f"routing of {axis.axis}": _routing(axis) for axis in stage.axes},
-        "memory of a rank": _size(None if stage.memory is None else stage.memory.total),
-        "input": stage.input_sources or UNSET,
+        "memory of a rank": UNSET if memory is None else _Bytes(memory.total),
+        "input": ",".join(map(str, stage.input_sources)) or UNSET,
         "output": stage.final_output_type or UNSET,
         **dict(leaves("", stage.engine_args)),
         **dict(leaves("", stage.stage_args)),
@@ -179,7 +185,7 @@ def leaves(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, obj
         if isinstance(value, Mapping) and value:
             yield from leaves(f"{prefix}{name}.", value)
         else:
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", plain(value)
 
 
 def _edges(plan: Plan) -> dict[str, EdgePlan]:

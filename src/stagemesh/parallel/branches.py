@@ -71,8 +71,9 @@ def _as_it_is(_positive: torch.Tensor, combined: torch.Tensor, _factor: float) -
 
 
 def _last_dim(positive: torch.Tensor, combined: torch.Tensor, _factor: float) -> torch.Tensor:
-    wanted = positive.norm(dim=-1, keepdim=True)
-    return combined * (wanted / _not_zero(combined.norm(dim=-1, keepdim=True)))
+    wanted = torch.linalg.vector_norm(positive, dim=-1, keepdim=True)
+    had = torch.linalg.vector_norm(combined, dim=-1, keepdim=True)
+    return combined * (wanted / _not_zero(had))
 
 
 def _std(positive: torch.Tensor, combined: torch.Tensor, factor: float) -> torch.Tensor:

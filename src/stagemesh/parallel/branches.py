@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import torch
 
-from stagemesh.parallel.mesh.communicator import Communicator
+from stagemesh.parallel.mesh.communicator import Communicator, as_bytes
 from stagemesh.parallel.sequence.cuts import balanced, starts
 from stagemesh.spec.model_plan import Combine, Guidance, Normalise
 
@@ -32,14 +32,10 @@ def run_branches(branches: Sequence[Branch], over: Communicator) -> list[Outputs
     counts = balanced(len(branches), size)
     first, count = starts(counts)[over.group.own], counts[over.group.own]
     own = [branch() for branch in branches[first : first + count]]
-    packed = torch.cat([_as_bytes(each) for outputs in own for each in outputs])
+    packed = torch.cat([as_bytes(each) for outputs in own for each in outputs])
     length = len(packed) // count
     everything = over.all_gather_v(packed, 0, [length * each for each in counts])
     return [_unpacked(piece, own[0]) for piece in everything.split(length)]
-
-
-def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def _unpacked(piece: torch.Tensor, like: Outputs) -> Outputs:
@@ -73,7 +69,8 @@ def _as_it_is(_positive: torch.Tensor, combined: torch.Tensor, _factor: float) -
 def _last_dim(positive: torch.Tensor, combined: torch.Tensor, _factor: float) -> torch.Tensor:
     wanted = torch.linalg.vector_norm(positive, dim=-1, keepdim=True)
     had = torch.linalg.vector_norm(combined, dim=-1, keepdim=True)
-    return combined * (wanted / _not_zero(had))
+    same: torch.Tensor = combined * (wanted / _not_zero(had))
+    return same
 
 
 def _std(positive: torch.Tensor, combined: torch.Tensor, factor: float) -> torch.Tensor:

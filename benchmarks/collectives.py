@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from torch import distributed
 
 from stagemesh.parallel.mesh.backends import CONNECT, Backend
 from stagemesh.parallel.mesh.communicator import Communicator
 from stagemesh.parallel.mesh.device_mesh import DeviceMesh
 from stagemesh.parallel.mesh.host_memory import spin_s
 from stagemesh.parallel.mesh.ranks import GlobalRank, Layout
+from stagemesh.parallel.mesh.stores import FileStore
 
 RANKS: Final = 2
 SIZES: Final = (4 * 1024, 64 * 1024, 1024 * 1024)
@@ -48,7 +48,7 @@ def be_rank(rank: int, folder: str) -> dict[str, object]:
         backend: DeviceMesh.create(
             GlobalRank(rank),
             layout,
-            distributed.FileStore(str(Path(folder) / backend.value), RANKS),
+            FileStore(str(Path(folder) / backend.value), RANKS),
             connect=CONNECT[backend],
             within_s=WITHIN_S,
         )

@@ -51,7 +51,7 @@ def sums(meshes: Meshes, backend: str, length: int, dtype: str) -> list[float]:
     cuts = [length // comm.group.size] * comm.group.size
     cuts[0] += length - sum(cuts)
     part = comm.reduce_scatter(made[own], 0, cuts)
-    assert (part.double() - exact.split(cuts)[own]).abs().max() <= bound
+    assert ((part.double() - exact.split(cuts)[own]).abs() <= bound).all()
     gathered = comm.all_gather_v(part, 0, cuts)
     assert (gathered.double() - exact).abs().max() <= bound
     return [float(each) for each in (*total[:64], *gathered[:64])]

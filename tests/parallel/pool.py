@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from torch import distributed
+from stagemesh.parallel.mesh.stores import TCPStore
 
 WAIT_S: Final = 60.0
 ROOT: Final = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ class Pool:
         """Start them; `within_s` is the deadline of their meshes."""
         self.size: Final = size
         self.broken = False
-        self._store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         pairs = [socket.socketpair() for _ in range(size)]
         theirs = [end for _, end in pairs]
         told = {"port": self._store.port, "within_s": within_s, "fds": [e.fileno() for e in theirs]}

@@ -10,11 +10,10 @@ import sys
 import traceback
 from typing import Any
 
-from torch import distributed
-
 from stagemesh.parallel.mesh.backends import CONNECT, Backend
 from stagemesh.parallel.mesh.device_mesh import DeviceMesh
 from stagemesh.parallel.mesh.ranks import GlobalRank, Layout
+from stagemesh.parallel.mesh.stores import PrefixStore, TCPStore
 from stagemesh.plan.groups import slices
 
 
@@ -30,11 +29,11 @@ def serve(rank: int, size: int, told: dict[str, Any], end: socket.socket) -> Non
     """Be a rank."""
     meshes = {}
     for backend in (Backend.HOST_MEMORY, Backend.GLOO):
-        store = distributed.TCPStore("127.0.0.1", told["port"], is_master=False)
+        store = TCPStore("127.0.0.1", told["port"], is_master=False)
         meshes[backend.value] = DeviceMesh.create(
             GlobalRank(rank),
             layout_of(size),
-            distributed.PrefixStore(backend.value, store),
+            PrefixStore(backend.value, store),
             connect=CONNECT[backend],
             within_s=told["within_s"],
         )
@@ -43,7 +42,10 @@ def serve(rank: int, size: int, told: dict[str, Any], end: socket.socket) -> Non
     while True:
         lines.write(json.dumps(said).encode() + b"\n")
         lines.flush()
-        asked = lines.readline()
+        try:
+            asked = lines.readline()
+        except ConnectionResetError:  # who asks has failed
+            break
         if not asked:
             break
         request = json.loads(asked)

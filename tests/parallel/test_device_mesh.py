@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from torch import distributed
 
 from stagemesh.errors import MeshError, PeerError
 from stagemesh.parallel.mesh.device_mesh import Connect, DeviceMesh
 from stagemesh.parallel.mesh.links import Pending
 from stagemesh.parallel.mesh.ranks import GlobalRank, Group, GroupRank, Layout, layout_of
+from stagemesh.parallel.mesh.stores import HashStore, Store
 from stagemesh.plan.groups import slices
 from stagemesh.spec.pipeline import ExecutionType
 from tests.plan.layouts import planned
@@ -71,7 +71,7 @@ def create_all(
     layouts: Sequence[Layout], connect: Connect, within_s: float = WAIT_S
 ) -> list[DeviceMesh | MeshError]:
     """Create the mesh of every rank, each in a thread."""
-    store = distributed.HashStore()
+    store = HashStore()
 
     def one(rank: int) -> DeviceMesh | MeshError:
         try:
@@ -89,7 +89,7 @@ def test_every_rank_gets_a_mesh_with_all_axes() -> None:
     """Each axis has the own group, and closing closes every link."""
     made: list[Wire] = []
 
-    def connect(_group: Group, _store: distributed.Store, _within_s: float) -> Wire:
+    def connect(_group: Group, _store: Store, _within_s: float) -> Wire:
         made.append(Wire())
         return made[-1]
 
@@ -105,7 +105,7 @@ def test_when_one_rank_fails_all_fail_and_nothing_stays_connected() -> None:
     """A typed error on every rank names the rank, the axis and the reason."""
     made: list[Wire] = []
 
-    def connect(group: Group, _store: distributed.Store, _within_s: float) -> Wire:
+    def connect(group: Group, _store: Store, _within_s: float) -> Wire:
         if group.axis == "sp_ring" and group.member(group.own) == 5:
             raise OSError("no memory")
         made.append(Wire())
@@ -122,7 +122,7 @@ def test_when_one_rank_fails_all_fail_and_nothing_stays_connected() -> None:
 
 def test_a_rank_that_does_not_come_ends_the_wait_of_the_others() -> None:
     """The deadline is over, and the error says how many were waited for."""
-    store = distributed.HashStore()
+    store = HashStore()
     with pytest.raises(MeshError, match=r"not all of 8 ranks came together within 0\.01 s"):
         DeviceMesh.create(GlobalRank(0), layout(), store, connect=lambda *_: Wire(), within_s=0.01)
 

@@ -71,7 +71,7 @@ class Communicator:
             into = [blank if n == own else each for n, each in enumerate(received)]
             self._count(sum(each.nbytes for each in out))
             self._link.all_to_all(
-                [_as_bytes(each) for each in out], [_as_bytes(each) for each in into]
+                [as_bytes(each) for each in out], [as_bytes(each) for each in into]
             ).wait()
         return received
 
@@ -82,9 +82,9 @@ class Communicator:
         if self._link is None:
             return Exchange(sent, None)
         received = sent.new_empty(tuple(shape))
-        blank = _as_bytes(sent.new_empty(0))
+        blank = as_bytes(sent.new_empty(0))
         out, into = [blank] * self.group.size, [blank] * self.group.size
-        out[to], into[source] = _as_bytes(sent), _as_bytes(received)
+        out[to], into[source] = as_bytes(sent), as_bytes(received)
         self._count(sent.nbytes)
         return Exchange(received, self._link.all_to_all(out, into))
 
@@ -127,7 +127,8 @@ def reduced_bytes(num_bytes: int, ranks: int) -> int:
     return 2 * num_bytes * (ranks - 1) // ranks
 
 
-def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the numbers of a tensor as bytes in one row."""
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 

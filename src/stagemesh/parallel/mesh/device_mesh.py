@@ -12,8 +12,9 @@ from stagemesh.errors import MeshError
 from stagemesh.parallel.mesh.communicator import Communicator
 from stagemesh.parallel.mesh.links import Link
 from stagemesh.parallel.mesh.ranks import GlobalRank, Group, Layout
+from stagemesh.parallel.mesh.stores import PrefixStore, Store
 
-Connect: TypeAlias = Callable[[Group, distributed.Store, float], Link]
+Connect: TypeAlias = Callable[[Group, Store, float], Link]
 """Connects a group over a store that only its members share, within so many seconds."""
 
 _GOOD: Final = "good"
@@ -37,7 +38,7 @@ class DeviceMesh:
         cls,
         rank: GlobalRank,
         layout: Layout,
-        store: distributed.Store,
+        store: Store,
         *,
         connect: Connect,
         within_s: float,
@@ -54,7 +55,7 @@ class DeviceMesh:
             group = layout.of(axis, rank)
             if group.size == 1:
                 continue
-            own = distributed.PrefixStore(f"{axis}/{group.ranks[0]}", store)
+            own = PrefixStore(f"{axis}/{group.ranks[0]}", store)
             try:
                 links[axis] = connect(group, own, within_s)
             except (MeshError, OSError, RuntimeError) as error:
@@ -83,7 +84,7 @@ def _close(links: dict[str, Link]) -> None:
 
 
 def _agree(
-    store: distributed.Store, about: str, place: tuple[GlobalRank, int], said: str, within_s: float
+    store: Store, about: str, place: tuple[GlobalRank, int], said: str, within_s: float
 ) -> None:
     """Say something, hear what all ranks say, and return when all say the same, and nothing bad."""
     rank, world_size = place

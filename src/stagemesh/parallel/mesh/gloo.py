@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
 from torch import distributed
@@ -19,14 +19,16 @@ from torch import distributed
 from stagemesh.parallel.mesh.links import Pending
 from stagemesh.parallel.mesh.process_groups import ProcessGroupLink
 from stagemesh.parallel.mesh.ranks import Group
+from stagemesh.parallel.mesh.stores import Store
 
 _Pieces: TypeAlias = list[tuple[torch.Tensor, torch.Tensor]]
 
 
-def connect(group: Group, store: distributed.Store, within_s: float) -> GlooLink:
+def connect(group: Group, store: Store, within_s: float) -> GlooLink:
     """Connect a group; `within_s` is also the deadline of every later wait."""
     made = distributed.ProcessGroupGloo(store, group.own, group.size, timedelta(seconds=within_s))
-    return GlooLink(group, made)
+    # its operations are those of a process group, which its type does not tell
+    return GlooLink(group, cast("distributed.ProcessGroup", made))
 
 
 class _Waiting:

@@ -15,10 +15,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from torch import distributed
-
 from stagemesh.errors import MeshError
 from stagemesh.parallel.mesh.ranks import Group
+from stagemesh.parallel.mesh.stores import Store
 from stagemesh.spec.frozen import frozen
 
 _ADDRESS: Final = "address"
@@ -45,7 +44,7 @@ class Shared:
             os.close(fd)
 
 
-def share(group: Group, store: distributed.Store, within_s: float, num_bytes: int) -> Shared:
+def share(group: Group, store: Store, within_s: float, num_bytes: int) -> Shared:
     """Make what a group shares, or take it from the member that makes it."""
     deadline = time.monotonic() + within_s
     if group.own == 0:
@@ -65,10 +64,10 @@ def share(group: Group, store: distributed.Store, within_s: float, num_bytes: in
     return Shared(memory=memory, wakes=tuple(rest[:size]), peers=peers)
 
 
-def _hand_out(group: Group, store: distributed.Store, deadline: float, num_bytes: int) -> Shared:
-    name = f"stagemesh-{secrets.token_hex(16)}".encode()
+def _hand_out(group: Group, store: Store, deadline: float, num_bytes: int) -> Shared:
+    name = f"stagemesh-{secrets.token_hex(16)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(b"\0" + name)
+        listener.bind(f"\0{name}")
         listener.listen(group.size)
         store.set(_ADDRESS, name)
         joined: dict[int, socket.socket] = {}

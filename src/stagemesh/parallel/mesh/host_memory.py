@@ -19,11 +19,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import torch
-from torch import distributed
 
 from stagemesh.errors import PeerError
 from stagemesh.parallel.mesh.handshake import Shared, share
 from stagemesh.parallel.mesh.ranks import Group, GroupRank
+from stagemesh.parallel.mesh.stores import Store
 
 RING_BYTES: Final = 256 * 1024
 """Room of each ordered pair."""
@@ -38,7 +38,7 @@ _WORDS: Final = _LINE // 8
 _Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
-def connect(group: Group, store: distributed.Store, within_s: float) -> HostMemoryLink:
+def connect(group: Group, store: Store, within_s: float) -> HostMemoryLink:
     """Connect a group; `within_s` is also the deadline of every later wait."""
     pairs = group.size * group.size
     header = _LINE * (group.size + 2 * pairs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import cast
 
 import torch
 from torch import distributed
@@ -15,15 +16,18 @@ from stagemesh.errors import MeshError
 from stagemesh.parallel.mesh.links import Pending
 from stagemesh.parallel.mesh.process_groups import ProcessGroupLink
 from stagemesh.parallel.mesh.ranks import Group
+from stagemesh.parallel.mesh.stores import Store
 
 
-def connect(group: Group, store: distributed.Store, within_s: float) -> NcclLink:
+def connect(group: Group, store: Store, within_s: float) -> NcclLink:
     """Connect a group; `within_s` is also the deadline of every later wait."""
     if not distributed.is_nccl_available() or not torch.cuda.is_available():
         raise MeshError("no card, or torch without NCCL")
     options = distributed.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=within_s)  # noqa: SLF001  there is no other way
-    return NcclLink(group, distributed.ProcessGroupNCCL(store, group.own, group.size, options))
+    made = distributed.ProcessGroupNCCL(store, group.own, group.size, options)
+    # its operations are those of a process group, which its type does not tell
+    return NcclLink(group, cast("distributed.ProcessGroup", made))
 
 
 class _Waiting:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
@@ -84,6 +86,29 @@ def refusals(meshes: dict[str, DeviceMesh]) -> list[str]:
     ):
         try:
             make()
+        except ValueError as error:
+            told.append(str(error))
+    return told
+
+
+def wrong_weights(meshes: dict[str, DeviceMesh]) -> list[str]:
+    """What is not of the size of the layer."""
+    over = meshes["host_memory"].over("all")
+    columns, rows = ColumnParallelLinear((6, 8), over), RowParallelLinear((8, 6), over)
+    heads, norm = QKVParallelLinear(4, 2, (8, 4), over), DistributedRMSNorm(8, over)
+    told = []
+    loads: list[Callable[[], None]] = [
+        lambda: columns.load("weight", torch.ones(12, 6)),
+        lambda: columns.load("bias", torch.ones(1)),
+        lambda: rows.load("weight", torch.ones(6, 12)),
+        lambda: rows.load("bias", torch.ones(1)),
+        lambda: heads.load("weight", torch.ones(16, 4), "k"),
+        lambda: norm.load(torch.ones(1)),
+        lambda: ReplicatedLinear(2, 3).load("weight", torch.ones(3, 1)),
+    ]
+    for load in loads:
+        try:
+            load()
         except ValueError as error:
             told.append(str(error))
     return told

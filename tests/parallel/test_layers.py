@@ -38,3 +38,17 @@ def test_what_does_not_divide_is_refused() -> None:
             "`6` heads cannot be cut into `4` equal parts",
             "`3` heads of keys do not fit on `4` ranks",
         ]
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    """Neither cut nor spread: a checkpoint of another size is told on every rank."""
+    for told in pool_of(4).run("layer_cases.wrong_weights"):
+        assert told == [
+            "`weight` of `(12, 6)` where `(8, 6)` belongs",
+            "`bias` of `(1,)` where `(8,)` belongs",
+            "`weight` of `(6, 12)` where `(6, 8)` belongs",
+            "`bias` of `(1,)` where `(6,)` belongs",
+            "`weight of k` of `(16, 4)` where `(8, 4)` belongs",
+            "`weight` of `(1,)` where `(8,)` belongs",
+            "`weight` of `(3, 1)` where `(3, 2)` belongs",
+        ]

@@ -6,6 +6,7 @@ be cut evenly is refused when the layer is made, on all ranks alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import torch
@@ -24,6 +25,12 @@ def part_of(what: str, total: int, over: Communicator) -> int:
     if total % size:
         raise ValueError(f"`{total}` {what} cannot be cut into `{size}` equal parts")
     return total // size
+
+
+def _expect(name: str, whole: torch.Tensor, shape: Sequence[int]) -> None:
+    """Refuse values of another shape, which would be cut or spread over what they are not for."""
+    if tuple(whole.shape) != tuple(shape):
+        raise ValueError(f"`{name}` of `{tuple(whole.shape)}` where `{tuple(shape)}` belongs")
 
 
 class _Linear(nn.Module):
@@ -56,8 +63,10 @@ class ReplicatedLinear(_Linear):
         return self.result(functional.linear(x, self.weight, self.bias))
 
     def load(self, name: str, whole: torch.Tensor) -> None:
-        """Take `weight` or `bias` as it is."""
-        self.get_parameter(name).copy_(whole)
+        """Take `weight` or `bias` as it is; raises `ValueError` for another shape."""
+        held = self.get_parameter(name)
+        _expect(name, whole, held.shape)
+        held.copy_(whole)
 
 
 class ColumnParallelLinear(_Linear):
@@ -87,8 +96,9 @@ class ColumnParallelLinear(_Linear):
         return self.result(out)
 
     def load(self, name: str, whole: torch.Tensor) -> None:
-        """Take the own rows of `weight` or `bias`."""
+        """Take the own rows of `weight` or `bias`; raises `ValueError` for another shape."""
         held = self.get_parameter(name)
+        _expect(name, whole, (len(held) * self._over.group.size, *held.shape[1:]))
         held.copy_(whole.narrow(0, self._over.group.own * len(held), len(held)))
 
 
@@ -119,11 +129,17 @@ class RowParallelLinear(_Linear):
         return self.result(out if self.bias is None else out + self.bias)
 
     def load(self, name: str, whole: torch.Tensor) -> None:
-        """Take the own columns of `weight`; `bias` is whole on all ranks."""
+        """Take the own columns of `weight`; `bias` is whole on all ranks.
+
+        Raises `ValueError` for another shape.
+        """
         held = self.get_parameter(name)
         if held is self.weight:
             own = held.shape[1]
+            _expect(name, whole, (len(held), own * self._over.group.size))
             whole = whole.narrow(1, self._over.group.own * own, own)
+        else:
+            _expect(name, whole, held.shape)
         held.copy_(whole)
 
 
@@ -158,6 +174,7 @@ class QKVParallelLinear(_Linear):
         self.head_size = head_size
         self._place = over.group.own
         self._copies = copies
+        self._heads = heads
 
     def forward(self, x: torch.Tensor) -> Result:
         """Multiply; queries, keys and values of the own heads lie behind each other."""
@@ -170,11 +187,16 @@ class QKVParallelLinear(_Linear):
         return self.num_heads * self.head_size, kv, kv
 
     def load(self, name: str, whole: torch.Tensor, shard: str) -> None:
-        """Take the own heads of `weight` or `bias` of one of `q`, `k` and `v`."""
+        """Take the own heads of `weight` or `bias` of one of `q`, `k` and `v`.
+
+        Raises `ValueError` for another shape.
+        """
         which = "qkv".index(shard)
         place = self._place if which == 0 else self._place // self._copies
         width = self.widths[which]
         held = self.get_parameter(name).narrow(0, sum(self.widths[:which]), width)
+        heads = self._heads[min(which, 1)]
+        _expect(f"{name} of {shard}", whole, (heads * self.head_size, *held.shape[1:]))
         held.copy_(whole.narrow(0, place * width, width))
 
 
@@ -198,6 +220,7 @@ class DistributedRMSNorm(nn.Module):
         return (normed * self.weight).to(x.dtype)
 
     def load(self, whole: torch.Tensor) -> None:
-        """Take the own channels of the weight."""
+        """Take the own channels of the weight; raises `ValueError` for another shape."""
         own = len(self.weight)
+        _expect("weight", whole, (own * self._over.group.size,))
         self.weight.copy_(whole.narrow(0, self._over.group.own * own, own))

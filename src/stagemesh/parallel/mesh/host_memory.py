@@ -129,16 +129,20 @@ class _Transfer:
         return {*self._out, *self._into}
 
     def wait(self) -> None:
-        """Move everything."""
+        """Move everything; a link that fails is closed, for half of it lies in the rings."""
         link = self._link
         deadline = time.monotonic() + link.within_s
         look_until = 0.0
-        while self.missing:
-            if self.step():
-                look_until = time.monotonic() + link.spin_s
-            elif time.monotonic() > look_until:
-                link.sleep(self, deadline)
-                look_until = time.monotonic() + link.spin_s
+        try:
+            while self.missing:
+                if self.step():
+                    look_until = time.monotonic() + link.spin_s
+                elif time.monotonic() > look_until:
+                    link.sleep(self, deadline)
+                    look_until = time.monotonic() + link.spin_s
+        finally:
+            if self.missing:
+                link.close()
 
 
 class HostMemoryLink:

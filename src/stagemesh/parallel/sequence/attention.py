@@ -88,7 +88,8 @@ def attend(
 
     `mask` is that of the whole sequence, joint tokens included, the same on all ranks; it
     broadcasts to batch, heads, rows and columns: true where a row sees a column, or numbers to add.
-    What is wrong is refused before anything is sent, by what all ranks know.
+    Raises `ValueError` before anything is sent: on all ranks alike for lengths, heads and masks; a
+    rank that has not as many tokens as its length says raises alone, and the others see it go.
     """
     _check(local, over, joint, mask)
     heads, kv_heads = local.q_bshd.shape[2], local.k_bsgd.shape[2]

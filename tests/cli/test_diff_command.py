@@ -56,7 +56,7 @@ def test_data_has_both_names_and_every_difference(capsys: pytest.CaptureFixture[
         "before": "deploy.yaml",
         "after": "other.yaml",
         "same": False,
-        "differences": [{"where": "stages.0", "what": "max_num_seqs", "before": "4", "after": "5"}],
+        "differences": [{"where": "stages.0", "what": "max_num_seqs", "before": 4, "after": 5}],
     }
     assert main(["diff", "deploy.yaml", "deploy.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same"] is True

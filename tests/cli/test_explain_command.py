@@ -268,8 +268,33 @@ def test_what_a_plan_would_decide_is_not_denied_without_one(
     assert [each["code"] for each in found["diagnostics"]] == ["AX030"]
     assert main(["explain", what, *failing]) == 1
     shown = capsys.readouterr()
-    assert shown.out == f"there is no plan, and `{what}` is known once there is one\n"
+    assert shown.out.startswith(f"there is no plan, and `{what}` is known once there is one\n")
     assert "error[AX030]" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [
+        ("thinker.pp", "\n\npp\n\nwritten in  an entry of a strategy file"),
+        ("thinker.seed", "\n\nseed\n\nwritten in  "),
+        ("session_mode", "\n\nsession_mode\n\nwritten in  the root of a deploy file"),
+    ],
+)
+def test_a_field_that_nobody_gave_is_shown_beside_what_stands_against_the_plan(
+    what: str, shown: str, failing: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it is and what it is by default is known without any plan."""
+    assert main(["explain", what, *failing]) == 1
+    assert shown in capsys.readouterr().out
+
+
+def test_a_field_is_shown_beside_what_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """No value is made up: only what the field is stands there."""
+    Path("strategy.yaml").write_text("strategies: 1\n", encoding="utf-8")
+    assert main(["explain", "thinker.dtype", *LAYOUT]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith("\ndtype\n\nwritten in  ")
+    assert "error[CF012]" in shown.err
 
 
 @pytest.mark.parametrize(

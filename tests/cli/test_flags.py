@@ -48,6 +48,40 @@ def test_help_of_all_flags_has_every_flag(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["list", "model"], "'engines'); did you mean 'models'?"),
+        (["validat"], "'validate'); did you mean 'validate'?"),
+        (["validate", "a.yaml", "--format", "JSON"], "'github'); did you mean 'json'?"),
+        (["schema", "zebra"], "(choose from 'deploy', 'strategy')"),
+    ],
+)
+def test_a_word_that_is_none_of_an_argument_has_a_near_one(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands, kinds and formats; nothing where none is near."""
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith(f"{told}\n")
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        ("--enable-turbo-mode", None),
+        ("--enable-slep-mode", "--enable-sleep-mode"),
+        ("--max-seqs", "--max-num-seqs"),
+    ],
+)
+def test_only_a_near_flag_is_offered(
+    flag: str, meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two flags whose own words differ are no slip of the keyboard, whatever they share."""
+    assert main(["plan", "voice_chat", flag, "1"]) == 2
+    offered = f"did you mean `{meant}`?" in capsys.readouterr().err
+    assert offered is (meant is not None)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message", "help_text"),
     [
         (

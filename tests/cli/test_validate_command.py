@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+import stagemesh.cli._validate
 from stagemesh.cli._main import main
+from stagemesh.config.validate import CheckedFile, FileKind
 from tests.cli.pipes import pipes
 from tests.cli.screens import stand_in
 
@@ -98,12 +101,27 @@ def test_a_saved_plan_is_planned_again(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["plan", "voice_chat", "--devices", "8xH200", "-o", "plan.json"]) == 0
     capsys.readouterr()
     assert main(["validate", "plan.json", "good.yaml"]) == 0
-    assert "valid    plan.json  saved plan for voice_chat\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "valid    plan.json  saved plan for voice_chat\n" in shown
+    assert "\nnext: `--pipeline NAME` checks" in shown
     text = Path("plan.json").read_text(encoding="utf-8")
     edited = text.replace('"max_num_seqs": 8', '"max_num_seqs": 0', 1)
     Path("plan.json").write_text(edited, encoding="utf-8")
     assert main(["validate", "plan.json"]) == 1
     assert "invalid  plan.json  saved plan\n" in capsys.readouterr().out
+
+
+def test_a_saved_plan_is_run_next_or_says_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of it is left to be planned."""
+    assert main(["plan", "voice_chat", "--devices", "8xH200", "-o", "plan.json"]) == 0
+    capsys.readouterr()
+    assert main(["validate", "plan.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nnext: `stagemesh plan plan.json` says why it cannot run yet\n" in shown
+    blocked = CheckedFile(path="a.json", kind=FileKind.PLAN, pipeline="p", not_runnable=("so",))
+    runs = replace(blocked, path="my plan.json", not_runnable=())
+    following = stagemesh.cli._validate._next((blocked, runs), None)
+    assert following == "`stagemesh run 'my plan.json' \"...\"` runs exactly that plan"
 
 
 def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

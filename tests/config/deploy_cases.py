@@ -178,6 +178,16 @@ CASES: Final = (
         told=("CF030 deploy.yaml:1:13: unknown platform `rocn`",),
         help="did you mean `rocm`? allowed here: `cpu`, `cuda`, `musa`, `npu`, `rocm`, `xpu`",
     ),
+    *(
+        Case(
+            name=f"T40 an unknown platform is an error with the one that `{name}` means",
+            files={"deploy.yaml": f"platforms: {{{name}: {{stages: []}}}}"},
+            told=(f"CF030 deploy.yaml:1:13: unknown platform `{name}`",),
+            help=f"did you mean `{meant}`? "
+            "allowed here: `cpu`, `cuda`, `musa`, `npu`, `rocm`, `xpu`",
+        )
+        for name, meant in (("gpu", "cuda"), ("AMD", "rocm"), ("ascend", "npu"))
+    ),
     Case(
         name="T41 a circle of files is one error that lists them",
         files={

@@ -156,6 +156,7 @@ def test_an_option_of_an_axis_that_is_off_has_no_effect(
     assert found.message == f"`hsdp_shard_size` of `thinker` has no effect: `use_hsdp` {why}"
     assert str(found.help) == "write `use_hsdp: true`, or leave `hsdp_shard_size` out"
     assert len(found.notes) == (why == "is `false`")
+    assert loaded.settings is not None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagemesh.plan.words import counted
+from stagemesh.spec.diagnostic import counted
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from stagemesh.config.document import Document
+import pytest
+
+from stagemesh.config.document import Document, Findings, Source, read_json, read_yaml
 from stagemesh.plan.diagnostics import (
     diagnostics_github,
     diagnostics_json,
@@ -67,6 +69,28 @@ def test_places_without_a_line_have_no_frame() -> None:
         assert " | " not in diagnostics_text([found, found], [document])
         text = diagnostics_text([found, found], [document])
         assert text.endswith("\n\n2 errors. `stagemesh explain CF001` tells more.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "frame"),
+    [
+        ("a: 1\r\n b: [1,\r\n", "   2 |  b: [1,\n     |   ^\n"),
+        ('{"a": /* 1 */ 2}', '   1 | {"a": /* 1 */ 2}\n     |       ^\n'),
+    ],
+)
+def test_a_mistake_of_form_shows_its_line(text: str, frame: str) -> None:
+    """Although there is no document that would hold it."""
+    findings: Findings = []
+    assert read_yaml(text, Source(name="x.yaml", layer=Layer.DEPLOY), findings) is None
+    assert frame in diagnostics_text(findings, [])
+
+
+def test_a_mistake_of_form_in_json_shows_its_line() -> None:
+    """Of what was given to a flag as well."""
+    findings: Findings = []
+    source = Source(name="--stage-overrides", layer=Layer.GLOBAL)
+    assert read_json('{"a": }', source, findings) is None
+    assert '   1 | {"a": }\n     |       ^\n' in diagnostics_text(findings, [])
 
 
 def test_a_line_without_column_is_marked_at_its_start() -> None:

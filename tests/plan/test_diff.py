@@ -8,7 +8,7 @@ import pytest
 
 from stagemesh.config.document import Document, Source, read_yaml
 from stagemesh.config.launch import LaunchOptions
-from stagemesh.plan.diff import Difference, compared, differences, differences_text, leaves
+from stagemesh.plan.diff import Difference, compared, differences, differences_text, leaves, shown
 from stagemesh.plan.diff_files import file_differences
 from stagemesh.plan.sessions import SessionPlan
 from stagemesh.plan.values import BindingPlan, MemoryPlan, Plan, ValuePlan, WeightTransferPlan
@@ -27,7 +27,7 @@ def plan_of(**said: Said) -> Plan:
 def told(before: Plan, after: Plan) -> list[tuple[str, str, str, str]]:
     """Every difference as a row."""
     found = differences(before, after)
-    return [(each.where, each.what, each.before, each.after) for each in found]
+    return [(each.where, each.what, shown(each.before), shown(each.after)) for each in found]
 
 
 def test_a_plan_equals_itself_wherever_its_values_come_from() -> None:
@@ -136,24 +136,40 @@ def test_a_secret_is_never_shown() -> None:
         Difference(
             where="thinker", what="env.HF_TOKEN", before="*** (before)", after="*** (after)"
         ),
-        Difference(where="thinker", what="x.api_key", before="*** (before)", after="-"),
+        Difference(where="thinker", what="x.api_key", before="*** (before)"),
     ]
 
 
 def test_leaves_are_what_is_no_mapping() -> None:
     """An empty one stands for itself."""
     assert dict(leaves("a.", {"b": {"c": 1, "d": {}}, "e": (1, 2)})) == {
-        "a.b.c": "1",
-        "a.b.d": "{}",
-        "a.e": "1,2",
+        "a.b.c": 1,
+        "a.b.d": {},
+        "a.e": (1, 2),
     }
+
+
+def test_data_keeps_types_and_leaves_out_what_is_absent() -> None:
+    """Bytes are a number there, where people read a unit."""
+    small = plan_of()
+    large = replace(
+        small, devices=replace(small.devices, memory_bytes=2**30), active_stream_window=3
+    )
+    assert [each.data for each in differences(small, large)] == [
+        {"where": "pipeline", "what": "device memory", "after": 2**30},
+        {"where": "pipeline", "what": "active_stream_window", "before": 0, "after": 3},
+    ]
+    assert [list(each.data)[2:] for each in differences(large, small)] == [
+        ["before"],
+        ["before", "after"],
+    ]
 
 
 def test_differences_are_shown_by_place() -> None:
     """Below the names of both, with how many there are."""
     text = differences_text(
         [
-            Difference(where="thinker", what="axes", before="-", after="tp=2"),
+            Difference(where="thinker", what="axes", after="tp=2"),
             Difference(where="thinker", what="devices", before="0", after="0,1"),
             Difference(where="talker", what="policy", before="random", after="round_robin"),
         ],
@@ -213,7 +229,7 @@ def test_files_differ_by_entry_and_value() -> None:
     )
     after = "async_chunk: false\nstages: [{stage_id: 0, x: 2}]\nlist: [{a: 1}]\nflat: [1, 3]"
     found = file_differences(read(before), read(after))
-    assert [(each.where, each.what, each.before, each.after) for each in found] == [
+    assert [(each.where, each.what, shown(each.before), shown(each.after)) for each in found] == [
         ("file", "async_chunk", "true", "false"),
         ("file", "flat", "1,2", "1,3"),
         ("stages.0", "x", "1", "2"),

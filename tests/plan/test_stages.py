@@ -90,6 +90,35 @@ def test_an_engine_that_does_not_run_the_kind_is_refused() -> None:
     assert found.message == "engine `picture` does not run the `llm_ar` stage `thinker`"
 
 
+@pytest.mark.parametrize("engine", ["tor", "picture"])
+def test_parameters_beside_a_wrong_engine_are_judged_by_those_that_may_be_meant(
+    engine: str,
+) -> None:
+    """What none of them takes is wrong; what one of them takes is not."""
+    given = {"temperature": "hot", "stop_token_ids": "7", "tempo": 1, "speed": "fast", "depth": 1}
+    asked = request(solo(params=Speech), said(engine=engine, default_sampling_params=given))
+    known = catalog(asked.pipeline)
+    params = make_dataclass(
+        "DeepParams", [("depth", int, 1), ("stop_token_ids", str, "")], frozen=True
+    )
+    warm = make_dataclass("WarmParams", [("temperature", float, 1)], bases=(params,), frozen=True)
+    deep = replace(known.engines["toy"], name="deep", params=warm, default_for=frozenset())
+    found = build(asked, replace(known, engines={**known.engines, "deep": deep})).diagnostics
+    told = [(each.code, each.message) for each in found[1:]]
+    assert told == [
+        ("CF012", "`temperature` must be a number, got text `hot`"),
+        ("PL024", "stage `thinker` knows no parameter `tempo`"),
+        ("CF012", "`speed` must be a number, got text `fast`"),
+    ]
+
+
+def test_parameters_are_not_judged_where_no_engine_can_be_meant() -> None:
+    """Nothing says what a stage of that kind takes."""
+    given = request(solo(), said(engine="tor", default_sampling_params={"tempo": 1}))
+    found = build(given, replace(catalog(given.pipeline), engines={})).diagnostics
+    assert [each.code for each in found] == ["PL020"]
+
+
 def test_a_field_that_the_engine_does_not_take_is_refused() -> None:
     """Nothing that is written is ignored."""
     [found] = errors(request(solo(), said(max_num_seq=2)))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime.started import WAIT_S
 
-NOISE_BYTES = 8 * 1024 * 1024
+NOISE_BYTES = 16 * 1024 * 1024
 """What four processes may have grown by the end of a run, however short."""
 MOST_BYTES = 4 * 1024
 """Per stream beyond that: a tenth of what was once published."""

@@ -6,11 +6,13 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pytest
 
 from stagemesh.runtime.edge import Connector, EdgeIn
 from stagemesh.runtime.edge_out import EdgeOut
-from stagemesh.runtime.messages import Ack, Attached, Chunk, Key, Message
+from stagemesh.runtime.messages import NOTHING, Ack, Attached, Chunk, Key, Message
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import ConnectorSpec, Reach, Ticket
 from stagemesh.spec.payload import Buffer, Payload
@@ -103,6 +105,38 @@ def test_bulk_goes_from_ticket_to_ticket() -> None:
         assert taken == [b"a" * 500_000 + b"b" * 500_000]
         for end in (source, target, out, into):
             end.close()
+
+    asyncio.run(run())
+
+
+class Broken(Behind):
+    """A receiver that does not keep its contract."""
+
+    def get(self, ticket: Ticket) -> Payload:
+        """Stumble."""
+        raise KeyError(ticket.number)
+
+    def own(self, body: bytes) -> Payload | None:
+        """Stumble."""
+        raise TypeError(len(body))
+
+
+def test_what_a_connector_stumbles_over_is_the_end_of_a_request_alone() -> None:
+    """It is told as a malformed ticket is, and the ticket is given back."""
+
+    async def run() -> None:
+        spec = replace(SPEC, receiver=f"{__name__}:Broken")
+        one, other = socket.socketpair()
+        stream = Stream(one, lambda _message, _attached: None, lambda _reason: None)
+        into = EdgeIn(stream, Connector(spec=spec, options=None))
+        chunk = Chunk(key=KEY, seq=0, number=5, body=b"ab", last=True)
+        with pytest.raises(ValueError, match="the connector failed with `KeyError: 5`"):
+            into.take(chunk, NOTHING)
+        with pytest.raises(ValueError, match="the connector failed with `TypeError: 2`"):
+            into.own(chunk, NOTHING)
+        into.discard(chunk, NOTHING)
+        stream.close()
+        other.close()
 
     asyncio.run(run())
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, cast
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.diagnostic import counted
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Combine, DuplicateWithCondTag
@@ -48,7 +49,8 @@ def _check(view: StackView) -> Iterator[Finding]:
     elif branches is not None and size > branches:
         yield Finding(
             code="AX043",
-            message=f"`cfg` size `{size}` exceeds the `{branches}` branches of `{view.stage}`",
+            message=f"`cfg` size `{size}` exceeds the"
+            f" {counted(branches, 'branch', 'branches')} of `{view.stage}`",
             help=f"choose a size up to `{branches}`: a further rank would have nothing to do",
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.cost import Cost, CostView, Part, cuts
+from stagemesh.spec.diagnostic import counted
 from stagemesh.spec.patterns import PipelineMicrobatch, StitchPipeline
 from stagemesh.spec.pipeline import ExecutionType
 
@@ -19,7 +20,7 @@ def _check(view: StackView) -> Iterator[Finding]:
     elif layers < size:
         yield Finding(
             code="AX031",
-            message=f"`pp` size `{size}` exceeds the `{layers}` layers of `{view.stage}`",
+            message=f"`pp` size `{size}` exceeds the {counted(layers, 'layer')} of `{view.stage}`",
             help=f"choose a size up to `{layers}`",
         )
 

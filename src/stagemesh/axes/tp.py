@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias, cast
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.bounds import Range
 from stagemesh.spec.cost import Cost, CostView, Part, Pieces
+from stagemesh.spec.diagnostic import counted
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import Broadcast, TakeRank
@@ -98,7 +99,8 @@ def _check_encoder(view: StackView, size: int) -> Iterator[Finding]:
     elif size > view.world:
         yield Finding(
             code="AX045",
-            message=f"`{name}` `{size}` exceeds the `{view.world}` ranks of `{view.stage}`",
+            message=f"`{name}` `{size}` exceeds the {counted(view.world, 'rank')} of"
+            f" `{view.stage}`",
             help=f"choose a size up to `{view.world}`, or add ranks with an axis",
             option="text_encoder",
         )

@@ -7,6 +7,7 @@ from typing import Final, Literal, cast
 
 from stagemesh.spec.axis import Axis, DeployField, Finding, Owner, StackView, WorldRole
 from stagemesh.spec.cost import Cost, CostView, Part, Pieces
+from stagemesh.spec.diagnostic import counted
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.patterns import ShardSpatial, StitchSpatial
 from stagemesh.spec.pipeline import ExecutionType
@@ -31,7 +32,8 @@ def _check(view: StackView) -> Iterator[Finding]:
     if size > view.world:
         yield Finding(
             code="AX036",
-            message=f"`vae_pp` size `{size}` exceeds the `{view.world}` ranks of `{view.stage}`",
+            message=f"`vae_pp` size `{size}` exceeds the {counted(view.world, 'rank')} of"
+            f" `{view.stage}`",
             help=f"choose a size up to `{view.world}`, or add ranks with another axis",
         )
 

@@ -14,7 +14,6 @@ from stagemesh.config.host import read_host
 from stagemesh.config.inputs import PlanInputs, opened_once
 from stagemesh.config.lookup import read_file
 from stagemesh.config.opened import OpenedFile, open_file
-from stagemesh.config.plain import plain_fields
 from stagemesh.config.validate import FileKind, kind_of
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.diff import Difference, differences, differences_text
@@ -60,7 +59,7 @@ def run(namespace: argparse.Namespace) -> int:
     found = _compare(sides[0].read, sides[1].read, namespace)
     if namespace.json:
         names = {"before": namespace.before, "after": namespace.after}
-        show_json({**names, "same": not found, "differences": list(map(plain_fields, found))})
+        show_json({**names, "same": not found, "differences": [each.data for each in found]})
         return 1 if found else 0
     sys.stdout.write(differences_text(found, compared, columns(sys.stdout)))
     if isinstance(sides[0].read, Document):

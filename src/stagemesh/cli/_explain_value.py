@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from stagemesh.cli._explain_words import unknown
+from stagemesh.cli._explain_words import flags, unknown
 from stagemesh.cli._making import made_from
 from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.plain import plain_fields
 from stagemesh.config.tree import quoted
 from stagemesh.plan.explain_absent import instead_of, is_undecided
+from stagemesh.plan.explain_field import explain_field, field_text
 from stagemesh.plan.explain_planned import explain_planned
 from stagemesh.plan.explain_value import NO_PLAN, explain_value, members_of, story_text
 from stagemesh.plan.make import Made
@@ -30,6 +31,8 @@ def value(namespace: argparse.Namespace) -> int:
     record = record_of(made)
     if record is None:
         show_diagnostics(made.diagnostics, made.documents, as_json=namespace.json)
+        if not namespace.json:
+            _show_field(namespace.what, catalog)
         return code
     subject = subject_of(namespace.what, record, catalog)
     members = members_of(subject, record, made)
@@ -65,6 +68,14 @@ def _show_absent(
     show_diagnostics(found, made.documents, as_json=namespace.json)
     if is_open and not namespace.json:
         show_text(f"{NO_PLAN}, and {what} is known once there is one")
+        _show_field(namespace.what, catalog)
+
+
+def _show_field(path: str, catalog: Catalog) -> None:
+    """Show what a field is and what it is by default, where there is no value of it to show."""
+    doc = explain_field(path, catalog, flags())
+    if doc is not None:
+        sys.stdout.write("\n" + field_text(doc, columns(sys.stdout)))
 
 
 def _show_members(members: Mapping[str, ValuePlan], record: Record, *, as_json: bool) -> None:

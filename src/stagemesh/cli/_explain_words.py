@@ -26,7 +26,7 @@ def axis(namespace: argparse.Namespace) -> int:
     name, catalog = namespace.model, Catalog.installed()
     if name not in catalog.axes:
         raise unknown(f"no axis is called `{name}`", did_you_mean(name, catalog.axes))
-    doc = explain_axis(catalog.axes[name], catalog, _flags())
+    doc = explain_axis(catalog.axes[name], catalog, flags())
     if namespace.json:
         show_json({"axis": plain_fields(doc)})
     else:
@@ -38,7 +38,7 @@ def axis(namespace: argparse.Namespace) -> int:
 def field(namespace: argparse.Namespace) -> int:
     """Explain a field of deploy or strategy files."""
     path, catalog = namespace.what, Catalog.installed()
-    doc = explain_field(path, catalog, _flags())
+    doc = explain_field(path, catalog, flags())
     if doc is None:
         known = [*field_names(catalog), *codes(), "axis"]
         help_text = did_you_mean(path.rpartition(".")[2], known)
@@ -59,7 +59,7 @@ def _next(path: str, doc: FieldDoc) -> str:
     return f"`stagemesh explain {where} MODEL` says what holds and why"
 
 
-def _flags() -> Mapping[str, tuple[str, ...]]:
+def flags() -> Mapping[str, tuple[str, ...]]:
     """Flags by the fields that they give."""
     return {flag.field: (*flag.spellings, *flag.negative) for flag in load_flags()}
 

@@ -48,6 +48,18 @@ class Parser(argparse.ArgumentParser):
         self.register("type", int, whole)
         self.register("type", float, decimal)
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Refuse a word that is none of those of an argument, and name the one that is near."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from stagemesh.spec.diagnostic import nearest  # noqa: PLC0415  only when needed
+
+            near = nearest(str(value), map(str, action.choices or ()))
+            if near is not None:
+                error.message += f"; did you mean '{near}'?"
+            raise
+
     def see(self, dest: str, flag: str, value: object) -> None:
         """Note that an option was typed."""
         if dest not in self._first:

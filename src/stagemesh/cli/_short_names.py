@@ -26,12 +26,22 @@ def meant_by(flag: str, flags: Sequence[str]) -> str | None:
     related = [axis for axis in axes if axis.name.startswith(f"{word}_")]
     by_word = {each.strip("-"): each for each in reversed(flags)}
     near = nearest(flag.strip("-"), by_word)
+    if near is not None and not _is_near(flag.strip("-"), near):
+        near = None
     return (
         _for_axes(exact, flags)
         or (_offer(begun) if 0 < len(begun) <= _LISTED else None)
         or _for_axes(related, flags)
         or (None if near is None else _offer([by_word[near]]))
     )
+
+
+def _is_near(typed: str, near: str) -> bool:
+    """Whether what two flags do not have in common is near, too: `-turbo-` is not `-sleep-`."""
+    ours, theirs = typed.casefold().replace("_", "-").split("-"), near.split("-")
+    left = "-".join(word for word in ours if word not in theirs)
+    other = "-".join(word for word in theirs if word not in ours)
+    return not left or nearest(left, [other]) is not None
 
 
 def _for_axes(axes: Iterable[Axis], flags: Sequence[str]) -> str | None:

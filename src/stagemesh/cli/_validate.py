@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -82,8 +83,14 @@ def _with_plan(file: CheckedFile, catalog: Catalog) -> CheckedFile:
     from stagemesh.plan.saved import open_saved  # noqa: PLC0415  planning costs more than checking
 
     made = open_saved(file.opened or Path(file.path), None, catalog)
-    pipeline = None if made.plan is None else made.plan.pipeline
-    return replace(file, pipeline=pipeline, diagnostics=made.diagnostics)
+    if made.plan is None:
+        return replace(file, diagnostics=made.diagnostics)
+    return replace(
+        file,
+        pipeline=made.plan.pipeline,
+        not_runnable=made.plan.not_runnable,
+        diagnostics=made.diagnostics,
+    )
 
 
 def _is_valid(file: CheckedFile) -> bool:
@@ -107,10 +114,19 @@ def _show(files: Sequence[CheckedFile], pipeline: str | None) -> None:
     show_text(f"\n{plural(len(files), 'file')}: {valid} valid, {len(files) - valid} invalid")
     if valid < len(files):
         return  # how to read on is told with what was found
+    show_text(f"next: {_next(files, pipeline)}")
+
+
+def _next(files: Sequence[CheckedFile], pipeline: str | None) -> str:
+    """Say what to do with valid files; a plan has been decided and is run, or tells why not."""
     if pipeline is None and any(file.pipeline is None for file in files):
-        show_text("next: `--pipeline NAME` checks stages, axes and edges too, not only the form")
-    else:
-        show_text("next: `stagemesh plan MODEL` checks what the model, devices and flags decide")
+        return "`--pipeline NAME` checks stages, axes and edges too, not only the form"
+    if any(file.kind is not FileKind.PLAN for file in files):
+        return "`stagemesh plan MODEL` checks what the model, devices and flags decide"
+    runnable = [file for file in files if not file.not_runnable]
+    if not runnable:
+        return f"`stagemesh plan {shlex.quote(files[0].path)}` says why it cannot run yet"
+    return f'`stagemesh run {shlex.quote(runnable[0].path)} "..."` runs exactly that plan'
 
 
 def _rows(files: Sequence[CheckedFile]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from stagemesh.config.merge import Branch
 from stagemesh.config.settings import Sourced, StageSettings
@@ -15,6 +16,13 @@ from stagemesh.spec.axis import ENABLED, Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
+
+_CODE: Final = "AX010"
+
+
+def spoils(found: Diagnostic) -> bool:
+    """Whether the settings cannot be relied on beside it: what nothing acts on changes nothing."""
+    return found.is_error and found.code != _CODE
 
 
 @frozen
@@ -80,7 +88,7 @@ def _told(lost: _Lost, *others: _Lost) -> Diagnostic:
     why = "is not given" if lost.off is None else "is `false`"
     here = Note(message=f"`{axis.switch}` is set here", origin=lost.off)
     return Diagnostic(
-        code="AX010",
+        code=_CODE,
         message=f"`{field}` of `{lost.stage}` has no effect: `{axis.switch}` {why}",
         origin=lost.given,
         notes=(

@@ -28,6 +28,14 @@ from stagemesh.spec.unset import UNSET
 BASE: Final = "base_config"
 """The key that names the file below; whoever opens the files follows it."""
 
+_MEANT: Final = {
+    **dict.fromkeys(("gpu", "nvidia", "nv"), "cuda"),
+    **dict.fromkeys(("amd", "hip"), "rocm"),
+    **dict.fromkeys(("ascend", "huawei"), "npu"),
+    **dict.fromkeys(("intel", "oneapi", "sycl"), "xpu"),
+    **dict.fromkeys(("mthreads", "moorethreads"), "musa"),
+}
+"""Platforms by what else they are called: `gpu` looks like `cpu`, and is its opposite."""
 _OLD_STAGES: Final = "stage_args"
 
 
@@ -159,7 +167,7 @@ class DeployPatches:
 
     def _read_section(self, name: str | int, given: object, place: Place) -> None:
         if name not in PLATFORMS:
-            help_text = did_you_mean(str(name), PLATFORMS)
+            help_text = did_you_mean(_MEANT.get(str(name).lower(), str(name)), PLATFORMS)
             self._run.tell("CF030", f"unknown platform {quoted(name)}", place.key_origin, help_text)
             return
         platform = str(name)

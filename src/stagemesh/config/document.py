@@ -38,6 +38,7 @@ Findings: TypeAlias = list[Diagnostic]
 
 _TAG: Final = "!"
 """How every tag begins."""
+_COMMENTS: Final = "leave it out; in a file, `#` begins a comment, as in YAML"
 _SHORT: Final = 10_000
 """Characters of a text that cannot hold too many values."""
 _MAX_EVENTS: Final = 3 * MAX_VALUES + 8
@@ -114,16 +115,9 @@ def read_yaml(
         tree = tree_from_yaml(yaml.compose(text, Loader=CoreLoader), tagged)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        place = (mark.line + 1, mark.column + 1) if mark else None
         reason, remedy = yaml_words(error, text)
-        findings.append(
-            Diagnostic(
-                code="CF002",
-                message=f"not valid {form}: {reason}",
-                origin=_origin(source, line, column),
-                help=remedy,
-            )
-        )
+        findings.append(_malformed(f"not valid {form}: {reason}", text, source, place, remedy))
         return None
     except yaml.YAMLError as error:
         _tell(findings, source, "CF002", f"not valid {form}: {str(error).splitlines()[0]}")
@@ -138,15 +132,24 @@ def _tell_comment(text: str, source: Source, findings: Findings) -> bool:
     """Tell a comment in what else is JSON, at its own place; false where there is none."""
     place = json_comment(text)
     if place is not None:
-        findings.append(
-            Diagnostic(
-                code="CF002",
-                message="not valid JSON: it has no comments",
-                origin=_origin(source, *place),
-                help="leave it out; in a file, `#` begins a comment, as in YAML",
-            )
-        )
+        message, remedy = "not valid JSON: it has no comments", _COMMENTS
+        findings.append(_malformed(message, text, source, place, remedy))
     return place is not None
+
+
+def _malformed(
+    message: str, text: str, source: Source, place: Position | None, remedy: str | None = None
+) -> Diagnostic:
+    """A mistake of form at a line and a column, with that line."""
+    lines = text.split("\n")
+    line, column = place or (None, None)
+    return Diagnostic(
+        code="CF002",
+        message=message,
+        origin=_origin(source, line, column),
+        help=remedy,
+        excerpt=lines[line - 1].rstrip("\r") if line and line <= len(lines) else None,
+    )
 
 
 def _holds_too_much(text: str) -> bool:
@@ -166,8 +169,8 @@ def read_json(
         parsed: object = json.loads(text, object_pairs_hook=Pairs)
     except json.JSONDecodeError as error:
         if not _tell_comment(text, source, findings):
-            message = f"not valid JSON: {_lower(error.msg)}"
-            _tell(findings, source, "CF002", message, error.lineno, error.colno)
+            message, place = f"not valid JSON: {_lower(error.msg)}", (error.lineno, error.colno)
+            findings.append(_malformed(message, text, source, place))
         return None
     except ValueError:  # a number of more digits than Python converts
         _tell(findings, source, "CF002", "not valid JSON: a number has too many digits")
@@ -235,15 +238,8 @@ def _document(tree: Tree, text: str | None, source: Source, findings: Findings) 
     return None
 
 
-def _tell(
-    findings: Findings,
-    source: Source,
-    code: str,
-    message: str,
-    line: int | None = None,
-    column: int | None = None,
-) -> None:
-    findings.append(Diagnostic(code=code, message=message, origin=_origin(source, line, column)))
+def _tell(findings: Findings, source: Source, code: str, message: str) -> None:
+    findings.append(Diagnostic(code=code, message=message, origin=_origin(source, None, None)))
 
 
 def _origin(source: Source, line: int | None, column: int | None, path: Path = ()) -> Origin:

@@ -44,7 +44,13 @@ def read_json_file(file: Path, name: str, limit: int = _LIMIT) -> JsonFile | Non
         parsed: object = json.loads(content)
     except json.JSONDecodeError as error:
         place = dataclasses.replace(origin, line=error.lineno, column=error.colno)
-        _refuse("MD006", f"`{name}` is not valid JSON: {error.msg.lower()}", place)
+        found = Diagnostic(
+            code="MD006",
+            message=f"`{name}` is not valid JSON: {error.msg.lower()}",
+            origin=place,
+            excerpt=error.doc.split("\n")[error.lineno - 1],
+        )
+        raise DiagnosticError((found,)) from None
     except (ValueError, RecursionError):  # no UTF-8 text, or beyond what the parser takes
         _refuse("MD006", f"`{name}` is not valid JSON", origin)
     if not isinstance(parsed, Mapping):

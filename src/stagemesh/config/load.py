@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from stagemesh.config.axes_off import spoils
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import Checkpoint, find_folder, read_checkpoint, read_config
@@ -88,7 +89,7 @@ class _Loading:
         pipeline = None if model is None else model.pipeline
         patches = self._patches(Stages(pipeline=pipeline), strategy, deploy, overrides)
         settings = None if pipeline is None else self._settle(pipeline, patches)
-        failed = any(found.is_error for found in self._run.findings)
+        failed = any(map(spoils, self._run.findings))
         return Loaded(
             pipeline=pipeline,
             settings=None if failed else settings,

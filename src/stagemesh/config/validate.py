@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from stagemesh.config.axes_off import spoils
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import hints
@@ -78,6 +79,8 @@ class CheckedFile:
     merged: tuple[Merged, ...] = field(default=(), repr=False)
     """What it says where no section holds, and on each platform that it has a section for; nothing
     where the form alone was checked, or is wrong."""
+    not_runnable: tuple[str, ...] = ()
+    """Why the saved plan that it holds cannot be run yet."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """Everything found, warnings too."""
     documents: tuple[Document, ...] = ()
@@ -159,7 +162,7 @@ class _Checker:
             pipeline, wholes = self._check_deploy(deploys, documents, run)
         elif kind is FileKind.STRATEGY:
             pipeline, wholes = self._check_strategy(documents[-1], run)
-        failed = any(found.is_error for found in run.findings)
+        failed = any(map(spoils, run.findings))
         return CheckedFile(
             path=opened.name,
             opened=opened,

@@ -15,12 +15,11 @@ from stagemesh.config.patch import Patch
 from stagemesh.config.place import Run
 from stagemesh.config.settle import settle
 from stagemesh.plan.build import PlanRequest, PlanResult, build
-from stagemesh.plan.devices import Devices
+from stagemesh.plan.devices import ANY_DEVICES
 from stagemesh.plan.values import CheckpointPlan
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig, StagePipelineConfig
 
-_SLOTS: Final = Devices(kind="cpu", count=None, memory_bytes=None, shares_memory=True)
 _NOWHERE: Final = CheckpointPlan(path="", config_hash="")
 
 
@@ -54,7 +53,7 @@ def plan_alone(
             settings=settings,
             checkpoint=_NOWHERE,
             facts={} if facts is None else facts,
-            devices=_SLOTS,
+            devices=ANY_DEVICES,
         ),
         catalog,
     )

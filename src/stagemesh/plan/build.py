@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from stagemesh.config.catalog import Catalog
@@ -15,7 +15,7 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
 from stagemesh.plan.engine import EngineChoice
 from stagemesh.plan.kernels import with_one_spelling
-from stagemesh.plan.lacking import without_lacking
+from stagemesh.plan.lacking import with_lacking, without_lacking
 from stagemesh.plan.launch import launch_options, launch_reasons, ray_reasons
 from stagemesh.plan.model_rules import check_model
 from stagemesh.plan.params import chosen, model_args
@@ -27,14 +27,13 @@ from stagemesh.plan.rules.every import every_rule, setup_of
 from stagemesh.plan.rules.shares import SHARE, amount_origin, share_of
 from stagemesh.plan.runnable import reasons
 from stagemesh.plan.sessions import SessionPlan
-from stagemesh.plan.stack import Stack, stack_of
+from stagemesh.plan.stack import Stack, size_notes, stack_of
 from stagemesh.plan.stage import StageDraft, plan_stage
 from stagemesh.plan.switches import passing_by
 from stagemesh.plan.values import CheckpointPlan, Plan
 from stagemesh.plan.wide_values import given_values
 from stagemesh.plan.wish import DeviceIds, Wish
-from stagemesh.spec.axis import WorldRole
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
@@ -85,7 +84,7 @@ def build(request: PlanRequest, catalog: Catalog | None = None) -> PlanResult:
 
 def _context(request: PlanRequest, catalog: Catalog, report: Report) -> RuleContext:
     """Decide what rules look at: axes, engines, places and edges."""
-    pipeline = request.pipeline
+    pipeline = with_lacking(request.pipeline, request.facts)
     settings = without_lacking(pipeline, request.settings, report)
     settings = with_one_spelling(pipeline, settings, report)
     settings = passing_by(pipeline, settings, catalog.engines)
@@ -238,18 +237,8 @@ def _wish(
         share_origin=None if share is None else share.origin,
         amount_origin=amount_origin(draft, settings),
         placed=None if placed is None else placed.get(draft.stage_id, ()),
-        notes=tuple(_factors(stack)),
+        notes=tuple(size_notes(stack)),
     )
-
-
-def _factors(stack: Stack) -> Iterator[Note]:
-    """Say where each factor of the ranks and the number of copies was set, and the product."""
-    copies = (item for item in stack.axes if item.axis.role is WorldRole.MULTIPLIES_REPLICAS)
-    counted = (*stack.factors, *(item for item in copies if item.size > 1))
-    yield from (item.set_here for item in stack.axes if item in counted)
-    if len(stack.factors) > 1:
-        product = " x ".join(f"`{item.axis.name}`" for item in stack.factors)
-        yield Note(message=f"{product} = `{stack.world}` ranks")
 
 
 def _tell_unknown_memory(

@@ -96,6 +96,10 @@ class Devices:
         return self.resolved(self.count or 1)
 
 
+ANY_DEVICES: Final = Devices(kind="cpu", count=None, memory_bytes=None, shares_memory=True)
+"""As many devices as are asked for, of which nothing is known."""
+
+
 def devices_from(
     given: str | int | Unset, host: Host, flag: str = "--devices"
 ) -> Devices | Diagnostic:

@@ -49,7 +49,7 @@ def _lines(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | Non
     if diagnostic.origin is not None:
         path = f"   {printable(diagnostic.origin.path)}" if diagnostic.origin.path else ""
         yield from wrapped(f"  --> {printable(str(diagnostic.origin))}{path}", width, _INDENT)
-        yield from _frame(diagnostic.origin, texts, width)
+        yield from _frame(diagnostic, texts, width)
     for note in diagnostic.notes:
         place = "" if note.origin is None else f" ({note.origin})"
         yield from wrapped(f"note: {printable(note.message + place)}", width, _INDENT)
@@ -57,12 +57,17 @@ def _lines(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | Non
         yield from wrapped(f"help: {printable(diagnostic.help)}", width, _INDENT)
 
 
-def _frame(origin: Origin, texts: dict[str, list[str]], width: int | None) -> Iterator[str]:
+def _frame(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | None) -> Iterator[str]:
     """The line at fault with a mark below its column."""
-    lines = texts.get(origin.source, [])
-    if origin.line is None or not 1 <= origin.line <= len(lines):
+    origin = diagnostic.origin
+    if origin is None or origin.line is None:
         return
-    number, line = str(origin.line), _presentable(lines[origin.line - 1])
+    lines = texts.get(origin.source, [])
+    known = lines[origin.line - 1] if 1 <= origin.line <= len(lines) else None
+    given = diagnostic.excerpt if known is None else known
+    if given is None:
+        return
+    number, line = str(origin.line), _presentable(given)
     column = 1 if origin.column is None else origin.column
     gutter = len(f"   {number} | ")
     room = _WIDTH if width is None else max(1, min(_WIDTH, width - gutter))

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from stagemesh.config.plain import plain_fields
+from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.variables import SECRET
 from stagemesh.plan.render import devices_text
 from stagemesh.plan.table import printable, table, wrapped
 from stagemesh.plan.values import AxisPlan, EdgePlan, Plan, StagePlan
 from stagemesh.plan.words import plural, size_text, value_text
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.unset import UNSET
 
-ABSENT: Final = "-"
+_ABSENT: Final = "-"
 """Stands for what one of the two does not have."""
 _MASK: Final = "***"
 _PIPELINE: Final = "pipeline"
@@ -31,10 +32,28 @@ class Difference:
     """The stage or edge, or `pipeline`."""
     what: str
     """What of it."""
-    before: str
-    """How the first has it."""
-    after: str
-    """How the second has it."""
+    before: object = UNSET
+    """How the first has it; `UNSET` where it does not."""
+    after: object = UNSET
+    """How the second has it, likewise."""
+
+    @property
+    def data(self) -> dict[str, object]:
+        """It as JSON has it: values of their own types, and no member for a side without one."""
+        sides = {"before": self.before, "after": self.after}
+        told = {name: value for name, value in sides.items() if value is not UNSET}
+        return {"where": self.where, "what": self.what, **told}
+
+
+class _Bytes(int):
+    """A number of bytes, which people read with a unit."""
+
+
+def shown(value: object) -> str:
+    """Write one side of a difference for people."""
+    if value is UNSET:
+        return _ABSENT
+    return size_text(value) if isinstance(value, _Bytes) else value_text(value)
 
 
 def differences(before: Plan, after: Plan) -> tuple[Difference, ...]:
@@ -63,7 +82,7 @@ def differences_text(
     places = dict.fromkeys(each.where for each in found)
     for place in places:
         rows = [
-            (f"  {each.what}", f"{each.before} => {each.after}")
+            (f"  {each.what}", f"{shown(each.before)} => {shown(each.after)}")
             for each in found
             if each.where == place
         ]
@@ -73,16 +92,16 @@ def differences_text(
 
 
 def compared(
-    where: str, before: Mapping[str, str], after: Mapping[str, str]
+    where: str, before: Mapping[str, object], after: Mapping[str, object]
 ) -> Iterator[Difference]:
     """Compare two things by their parts; what looks like a secret is never shown."""
     for what in dict.fromkeys((*before, *after)):
-        old, new = before.get(what, ABSENT), after.get(what, ABSENT)
-        if old == new:
+        old, new = before.get(what, UNSET), after.get(what, UNSET)
+        if shown(old) == shown(new):
             continue
         if SECRET.matches(what.rpartition(".")[2]):
             old, new = (
-                each if each == ABSENT else f"{_MASK} ({side})"
+                each if each is UNSET else f"{_MASK} ({side})"
                 for each, side in ((old, "before"), (new, "after"))
             )
         yield Difference(where=where, what=what, before=old, after=new)
@@ -91,24 +110,24 @@ def compared(
 def _sentences(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
     for old in before:
         if old not in after:
-            yield Difference(where=_PIPELINE, what=what, before=old, after=ABSENT)
+            yield Difference(where=_PIPELINE, what=what, before=old)
     for new in after:
         if new not in before:
-            yield Difference(where=_PIPELINE, what=what, before=ABSENT, after=new)
+            yield Difference(where=_PIPELINE, what=what, after=new)
 
 
-def _whole(plan: Plan) -> dict[str, str]:
+def _whole(plan: Plan) -> dict[str, object]:
     devices = plan.devices
-    memory = ABSENT if devices.memory_bytes is None else size_text(devices.memory_bytes)
+    memory = UNSET if devices.memory_bytes is None else _Bytes(devices.memory_bytes)
     return {
         "model": plan.pipeline,
         "checkpoint": plan.checkpoint.path,
         "configuration": plan.checkpoint.config_hash[:12],
         "devices": f"{devices.count} {'imaginary ' if devices.imaginary else ''}{devices.kind}",
         "device memory": memory,
-        "async_chunk": value_text(plan.async_chunk),
-        "active_stream_window": value_text(plan.active_stream_window),
-        "cuda_mps": value_text(plan.cuda_mps),
+        "async_chunk": plan.async_chunk,
+        "active_stream_window": plan.active_stream_window,
+        "cuda_mps": plan.cuda_mps,
         **dict(leaves("session.", _parts(plan.session))),
         **dict(leaves("launch.", _parts(plan.launch))),
         **dict(leaves("weight_transfer.", _parts(plan.weight_transfer))),
@@ -121,20 +140,20 @@ def _parts(value: object) -> Mapping[str, object]:
     return {name: inner for name, inner in found.items() if inner is not None}
 
 
-def _stage(stage: StagePlan | None) -> dict[str, str]:
+def _stage(stage: StagePlan | None) -> dict[str, object]:
     if stage is None:
         return {}
     memory = stage.memory
     return {
         "engine": stage.engine,
-        "axes": " ".join(f"{axis.axis}={axis.size}" for axis in stage.axes) or ABSENT,
+        "axes": " ".join(f"{axis.axis}={axis.size}" for axis in stage.axes) or UNSET,
         "ranks x replicas": f"{stage.world_size} x {len(stage.replicas)}",
         "devices": devices_text(stage),
         "policy": stage.policy,
         **{f"routing of {axis.axis}": _routing(axis) for axis in stage.axes},
-        "memory of a rank": ABSENT if memory is None else size_text(memory.total),
-        "input": ",".join(map(str, stage.input_sources)) or ABSENT,
-        "output": stage.final_output_type or ABSENT,
+        "memory of a rank": UNSET if memory is None else _Bytes(memory.total),
+        "input": ",".join(map(str, stage.input_sources)) or UNSET,
+        "output": stage.final_output_type or UNSET,
         **dict(leaves("", stage.engine_args)),
         **dict(leaves("", stage.stage_args)),
         **dict(leaves("additional_config.", stage.model_args)),
@@ -154,19 +173,19 @@ def _routing(axis: AxisPlan) -> str:
     return f"{enters} -> {axis.aggregation.name}"
 
 
-def _options(axis: AxisPlan) -> Iterator[tuple[str, str]]:
+def _options(axis: AxisPlan) -> Iterator[tuple[str, object]]:
     """Options that say something; where the axis is absent, so are the others."""
     given = {name: value for name, value in axis.options.items() if value is not None}
     return leaves(f"{axis.axis}.", given)
 
 
-def leaves(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Write values by their paths, down to what is no mapping."""
+def leaves(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Return values by their paths, down to what is no mapping."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(f"{prefix}{name}.", value)
         else:
-            yield f"{prefix}{name}", value_text(value)
+            yield f"{prefix}{name}", plain(value)
 
 
 def _edges(plan: Plan) -> dict[str, EdgePlan]:
@@ -177,16 +196,16 @@ def _edges(plan: Plan) -> dict[str, EdgePlan]:
     }
 
 
-def _edge(edge: EdgePlan | None) -> dict[str, str]:
+def _edge(edge: EdgePlan | None) -> dict[str, object]:
     if edge is None:
         return {}
     return {
         "connector": edge.connector,
         "payload": edge.payload_type,
         "handover": "by chunk" if edge.chunked else "whole",
-        "bridge": edge.bridge or ABSENT,
-        "window_size": value_text(edge.window_size),
-        "max_inflight": value_text(edge.max_inflight),
+        "bridge": edge.bridge or UNSET,
+        "window_size": edge.window_size,
+        "max_inflight": edge.max_inflight,
         **dict(leaves("", edge.options)),
         **dict(leaves("", edge.model_options)),
     }

@@ -27,9 +27,9 @@ def file_differences(before: Document, after: Document) -> tuple[Difference, ...
     )
 
 
-def _parts(document: Document) -> dict[str, dict[str, str]]:
+def _parts(document: Document) -> dict[str, dict[str, object]]:
     """Cut a file into its entries (stages, connectors) and the rest, each into values by path."""
-    parts: dict[str, dict[str, str]] = {}
+    parts: dict[str, dict[str, object]] = {}
     for name, value in document.value.items():
         inner = _keyed(value)
         if isinstance(inner, Mapping) and all(isinstance(each, Mapping) for each in inner.values()):

@@ -78,6 +78,19 @@ def choose_engine(
     )
 
 
+def meant_engines(
+    stage: StagePipelineConfig, named: EngineSpec | None, engines: Mapping[str, EngineSpec]
+) -> tuple[EngineSpec, ...]:
+    """Return the engines that may be meant where a wrong one is named: the usual one comes first.
+
+    The one that is named comes last, although it does not run the stage.
+    """
+    usual = chosen_engine(AUTO, stage.execution_type, engines)
+    fitting = (each for each in engines.values() if stage.execution_type in each.runs)
+    found = (usual, *fitting, named)
+    return tuple({each.name: each for each in found if each is not None}.values())
+
+
 def _of_no_engine(
     stage: StagePipelineConfig,
     settings: StageSettings,
@@ -86,8 +99,7 @@ def _of_no_engine(
 ) -> Iterator[Diagnostic]:
     """Tell of fields that are wrong whichever engine was meant, the one that is named included."""
     own = _of_kind(stage.execution_type)
-    meant = [each for each in engines.values() if stage.execution_type in each.runs]
-    meant += [] if named is None else [named]
+    meant = meant_engines(stage, named, engines)
     taken = {name for each in meant for name in hints(each.options)} | own | PLANNED_FIELDS
     for name, value in settings.fields.items():
         if name not in taken:

@@ -1,8 +1,8 @@
 """What a file shows by itself to be wrong, by the planner's own rules: no checkpoint, no devices.
 
 Engines and their options, fields of other kinds of stage, parameters of requests and of the model,
-axes that do not fit, and connectors of edges are decided by the file and the pipeline. How many
-ranks there are, what fits a device and what an option needs may depend on what else is given, and
+axes that do not fit, connectors of edges, and what `file_rules` asks for are decided by the file
+and the pipeline. What fits a device and what an option needs may depend on what else is given, and
 so does the engine of a stage for which the file names none.
 """
 
@@ -14,14 +14,17 @@ from typing import Final
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.settings import Settings, Sourced, StageSettings
 from stagemesh.plan.causes import one_for_each_cause
-from stagemesh.plan.checks import lasting_findings
+from stagemesh.plan.checks import check_stack, lasting_findings
 from stagemesh.plan.colocate import hosts_of, named_of
+from stagemesh.plan.cost.estimate import StageCost
 from stagemesh.plan.edges import effective_async_chunk, plan_edges
+from stagemesh.plan.file_rules import context_of, lasting_rules
 from stagemesh.plan.kernels import with_one_spelling
 from stagemesh.plan.lacking import without_lacking
 from stagemesh.plan.params import chosen, model_args
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import stack_of
+from stagemesh.plan.stage import StageDraft
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.origin import Layer, Origin
@@ -39,24 +42,34 @@ def file_findings(
     report = Report()
     settings = without_lacking(pipeline, settings, report)
     settings = with_one_spelling(pipeline, settings, report)
-    for stage, said in zip(pipeline.stages, settings.stages, strict=True):
-        _check_stage(stage, said, catalog, report)
+    drafts = tuple(
+        _checked_stage(stage, said, catalog, report)
+        for stage, said in zip(pipeline.stages, settings.stages, strict=True)
+    )
     chunks = effective_async_chunk(pipeline, settings, report)
     hosts = hosts_of(named_of(pipeline, settings))
-    plan_edges(
+    edges = plan_edges(
         pipeline, settings, catalog.connectors, hosts=hosts, async_chunk=chunks, report=report
     )
+    report.add(*lasting_rules(context_of(pipeline, settings, catalog, drafts, edges)))
     return one_for_each_cause(report.diagnostics)
 
 
-def _check_stage(
+def _checked_stage(
     stage: StagePipelineConfig, said: StageSettings, catalog: Catalog, report: Report
-) -> None:
+) -> StageDraft:
     stack = stack_of(stage, said, StageFacts(), catalog.axes)
     report.add(*lasting_findings(stack))
     said = replace(said, fields=stack.all_fields)
     report.add(*_of_engine(stage, said, catalog))
-    model_args(stage, said, report)
+    return StageDraft(
+        stage=stage,
+        stack=stack,
+        is_sound=check_stack(stack, Report()),
+        choice=chosen(stage, said, catalog.engines, Report()),
+        model_args=model_args(stage, said, report),
+        cost=StageCost(),
+    )
 
 
 def _of_engine(

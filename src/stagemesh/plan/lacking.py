@@ -1,4 +1,7 @@
-"""Fields that nothing in a stage can use although its kind has them, as its pipeline says."""
+"""Fields that nothing in a stage can use although its kind has them.
+
+Its pipeline says so of every checkpoint, the facts of one say so of that one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,18 @@ from dataclasses import replace
 from stagemesh.config.settings import Settings, StageSettings
 from stagemesh.plan.report import Report
 from stagemesh.spec.diagnostic import Diagnostic
-from stagemesh.spec.pipeline import PipelineConfig
+from stagemesh.spec.facts import StageFacts
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
+
+
+def with_lacking(pipeline: PipelineConfig, facts: Mapping[str, StageFacts]) -> PipelineConfig:
+    """Return the pipeline as one checkpoint fills it: its stages lack what that one lacks too."""
+    return replace(pipeline, stages=tuple(_lacking(stage, facts) for stage in pipeline.stages))
+
+
+def _lacking(stage: StagePipelineConfig, facts: Mapping[str, StageFacts]) -> StagePipelineConfig:
+    known = facts.get(stage.model_stage, StageFacts())
+    return replace(stage, lacks={**known.lacks, **stage.lacks})
 
 
 def without_lacking(pipeline: PipelineConfig, settings: Settings, report: Report) -> Settings:

@@ -11,7 +11,7 @@ from stagemesh.config.check import hints
 from stagemesh.config.plain import plain, plain_fields
 from stagemesh.config.settings import Sourced, StageSettings
 from stagemesh.config.tree import quoted
-from stagemesh.plan.engine import EngineChoice, choose_engine
+from stagemesh.plan.engine import EngineChoice, choose_engine, meant_engines
 from stagemesh.plan.refusal import make_options
 from stagemesh.plan.report import Report
 from stagemesh.plan.typed import typed
@@ -43,15 +43,35 @@ def chosen(
 ) -> EngineChoice:
     """Return the engine of a stage with its arguments and its default request parameters."""
     choice = choose_engine(stage, settings, engines, report)
+    if not choice.is_known:
+        _of_no_engine(stage, settings, engines, report)
+        return choice
     return replace(choice, params=sampling(stage, settings, choice, report))
+
+
+def _of_no_engine(
+    stage: StagePipelineConfig,
+    settings: StageSettings,
+    engines: Mapping[str, EngineSpec],
+    report: Report,
+) -> None:
+    """Tell of request parameters that are wrong whichever engine was meant, as the usual would."""
+    given = settings.fields.get("default_sampling_params")
+    meant = meant_engines(stage, engines.get(str(settings.fields["engine"].value)), engines)
+    if given is None or not meant:
+        return
+    whose = f"stage `{stage.model_stage}`"
+    kinds = [(spec.params, stage.params) for spec in meant]
+    taken = {name for each in kinds for name in _checked(given, each, whose, Report(), stage.lacks)}
+    values = cast("Mapping[str, object]", given.value)
+    left = {name: value for name, value in values.items() if name not in taken}
+    _checked(replace(given, value=left), kinds[0], whose, report, stage.lacks)
 
 
 def sampling(
     stage: StagePipelineConfig, settings: StageSettings, choice: EngineChoice, report: Report
 ) -> Mapping[str, object]:
     """Return the default request parameters, overlaid by what the pipeline does not let go of."""
-    if not choice.is_known:
-        return {}
     whose, forced = f"stage `{stage.model_stage}`", stage.sampling_constraints
     given = settings.fields.get("default_sampling_params")
     if choice.spec is None:

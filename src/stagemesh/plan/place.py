@@ -18,8 +18,7 @@ from stagemesh.plan.report import Report
 from stagemesh.plan.room import Load, check_memory, held_by, no_room
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
-from stagemesh.plan.words import counted
-from stagemesh.spec.diagnostic import Diagnostic
+from stagemesh.spec.diagnostic import Diagnostic, counted
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 
@@ -66,7 +65,7 @@ def _place_one(
     if wish.placed is not None:
         return _place_again(wish, wish.placed, devices, report)
     if wish.listed is not None:
-        return _place_listed(wish, wish.listed, devices, report)
+        return place_listed(wish, wish.listed, devices, report)
     return _place_freely(wish, devices, load, report)
 
 
@@ -90,7 +89,7 @@ def _place_again(
     return None
 
 
-def _place_listed(
+def place_listed(
     wish: Wish, listed: Sourced[str], devices: Devices, report: Report
 ) -> tuple[DeviceIds, ...] | None:
     """Cut a list for all replicas into slices, or repeat a list for one replica."""

@@ -10,8 +10,8 @@ from stagemesh.plan.devices import Devices
 from stagemesh.plan.report import Report
 from stagemesh.plan.values import DevicesPlan
 from stagemesh.plan.wish import DeviceIds, Wish
-from stagemesh.plan.words import counted, size_text
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.plan.words import size_text
+from stagemesh.spec.diagnostic import Diagnostic, Note, counted
 
 _LARGER: Final = "give larger devices, spread the stage over more, or lower what its engine keeps"
 """What helps where no device holds a rank, however empty it is."""

@@ -28,8 +28,7 @@ from stagemesh.plan.recorded import misrecorded
 from stagemesh.plan.restate import restated
 from stagemesh.plan.save import from_json
 from stagemesh.plan.values import Plan
-from stagemesh.plan.words import counted
-from stagemesh.spec.diagnostic import Diagnostic, Note
+from stagemesh.spec.diagnostic import Diagnostic, Note, counted
 from stagemesh.spec.origin import Layer, Origin
 
 _AGAIN: Final = "plan again with `stagemesh plan`"
@@ -121,7 +120,12 @@ def _differences(plan: Plan, loaded: Loaded, catalog: Catalog) -> Iterable[Diagn
     if checkpoint is not None and checkpoint.config_hash != plan.checkpoint.config_hash:
         message = f"the checkpoint `{checkpoint.path}` has changed since the plan was made"
         return [Diagnostic(code="PL042", message=message, help=_AGAIN)]
-    if checkpoint is None or loaded.pipeline is None or loaded.settings is None:
+    if (
+        checkpoint is None
+        or loaded.pipeline is None
+        or loaded.settings is None
+        or any(each.is_error for each in loaded.diagnostics)
+    ):
         return loaded.diagnostics
     request = PlanRequest(
         pipeline=loaded.pipeline,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, replace
 
 from stagemesh.config.settings import AxisSettings, Sourced, StageSettings
@@ -212,3 +212,13 @@ def implied_size(axis: Axis, stage: StagePipelineConfig, sizes: Mapping[str, int
 
 def _options(given: AxisSettings, axis: Axis) -> object:
     return axis.options(**{name: sourced.value for name, sourced in given.options.items()})
+
+
+def size_notes(stack: Stack) -> Iterator[Note]:
+    """Say where each factor of the ranks and the number of copies was set, and the product."""
+    copies = (item for item in stack.axes if item.axis.role is WorldRole.MULTIPLIES_REPLICAS)
+    counted = (*stack.factors, *(item for item in copies if item.size > 1))
+    yield from (item.set_here for item in stack.axes if item in counted)
+    if len(stack.factors) > 1:
+        product = " x ".join(f"`{item.axis.name}`" for item in stack.factors)
+        yield Note(message=f"{product} = `{stack.world}` ranks")

@@ -17,11 +17,6 @@ def plural(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def counted(number: int, word: str) -> str:
-    """Say "`1` device", "`2` devices", with the number set off as a value."""
-    return f"`{number}` {word}" if number == 1 else f"`{number}` {word}s"
-
-
 def taken_text(kind: str, default: object) -> str:
     """Say what values a field takes and what holds when it is not given."""
     if default is None:

@@ -157,7 +157,7 @@ class EdgeIn:
         Whoever takes it sees to the order, and says `done` before anything else is asked here.
         """
         try:
-            payload = self._receiver.own(chunk.body) if attached is NOTHING else None
+            payload = self._owned(chunk.body) if attached is NOTHING else None
             if payload is None:
                 borrowed = self._get(chunk, attached)
                 payload, self._lent = borrowed.copied(), borrowed.release
@@ -220,10 +220,23 @@ class EdgeIn:
     def _get(self, chunk: Chunk, attached: Attached) -> Payload:
         if attached.bulk and chunk.number in self._bulk:
             raise ValueError(f"ticket `{chunk.number}` is still borrowed")
-        payload = self._receiver.get(_ticket(chunk, attached))
+        try:
+            payload = self._receiver.get(_ticket(chunk, attached))
+        except ValueError:
+            raise
+        except Exception as error:
+            raise _fault(error) from error
         if attached.bulk:
             self._bulk[chunk.number] = attached.bulk
         return payload
+
+    def _owned(self, body: bytes) -> Payload | None:
+        try:
+            return self._receiver.own(body)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise _fault(error) from error
 
     def _keep(self, chunk: Chunk, release: Callable[[], None]) -> None:
         self._keeps.add(chunk.number)
@@ -305,3 +318,8 @@ class Peer:
             self.out.close()
         if self.into is not None:
             self.into.close()
+
+
+def _fault(error: Exception) -> ValueError:
+    """What a request fails with because of a connector that does not keep its contract."""
+    return ValueError(f"the connector failed with `{type(error).__name__}: {error}`")

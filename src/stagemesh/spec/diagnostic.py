@@ -52,6 +52,8 @@ class Diagnostic:
     """Other places that matter."""
     help: str | None = None
     """What to do about it."""
+    excerpt: str | None = None
+    """The line at fault, of a text out of which no document could be made."""
 
     @property
     def is_error(self) -> bool:
@@ -90,3 +92,8 @@ def did_you_mean(got: str, allowed: Iterable[str]) -> str:
         return meant or f"none of the `{len(names)}` names allowed here is near"
     listed = ", ".join(f"`{name}`" for name in names)
     return f"{meant} allowed here: {listed}".lstrip()
+
+
+def counted(number: int, word: str, several: str | None = None) -> str:
+    """Say "`1` rank", "`2` ranks", with the number set off as a value."""
+    return f"`{number}` {word if number == 1 else several or f'{word}s'}"

@@ -108,6 +108,9 @@ class StageFacts:
     """Whether the model takes classifier-free guidance."""
     uncut: Mapping[str, str] = field(default_factory=dict)
     """What cannot be cut for want of a plan, by the value of its `Part`, each with the reason."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Stage fields and request parameters that nothing in this checkpoint can use although others
+    of its pipeline could, each with the reason."""
     weight_bytes: int | None = None
     """Bytes of the stage's weight files."""
     weight_dtype: str | None = None

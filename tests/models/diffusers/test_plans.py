@@ -195,7 +195,7 @@ def test_a_strategy_reaches_a_model_that_nobody_registered(tmp_path: Path) -> No
         ("flux", "cfg", 2, "AX035: `cfg` needs a model with guidance, and `dit` takes none"),
         ("hunyuan_video", "cfg", 2, "AX035: `cfg` needs a model with guidance, and `dit` takes"),
         ("pixart", "pp", 32, "AX031: `pp` size `32` exceeds the `28` layers of `dit`"),
-        ("flux", "vae_pp", 2, "AX036: `vae_pp` size `2` exceeds the `1` ranks of `dit`"),
+        ("flux", "vae_pp", 2, "AX036: `vae_pp` size `2` exceeds the `1` rank of `dit`"),
     ],
 )
 def test_what_a_published_denoiser_cannot_do_is_refused(

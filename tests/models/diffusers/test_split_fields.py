@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,7 +16,7 @@ from stagemesh.config.kind_fields import KIND_FIELDS
 from stagemesh.plan.make import Made, make
 from stagemesh.spec.pipeline import StagePipelineConfig
 from tests.config.flagged import text_of
-from tests.models.diffusers.published import BY_NAME, FIXTURES, HOST, attempt, told
+from tests.models.diffusers.published import BY_NAME, FIXTURES, HOST, attempt, copy_of, edit, told
 from tests.plan.test_flags_of_all_stages import fields_of
 
 SPLIT: Final = {stage.model_stage: stage for stage in BY_NAME["flux_split"].stages}
@@ -33,6 +34,13 @@ VALUES: Final[Mapping[str, Mapping[str, object]]] = {
     "text_encoder": {"kv_cache_dtype": "fp8", "custom_voice_dir": "/v"},
 }
 """Values of fields of the kinds, by stage."""
+
+ONE_DENOISER: Final = {
+    "transformer_2": [None, None],
+    "boundary_ratio": None,
+    "expand_timesteps": True,
+}
+"""Of a model index, for a checkpoint with one denoiser of a family that has some with two."""
 
 
 def usual(stage: StagePipelineConfig) -> frozenset[str]:
@@ -106,11 +114,11 @@ def typed(line: str, deploy: Mapping[str, object] | None = None) -> Made:
 
 def test_a_flag_for_all_stages_reaches_those_that_can_use_it() -> None:
     """Not the others, which would refuse it in an entry of their own."""
-    made = typed("--flow-shift 3 --vae-use-tiling --cache-backend tea_cache --boundary-ratio 0.5")
+    made = typed("--flow-shift 3 --vae-use-tiling --cache-backend tea_cache")
     assert made.plan is not None, text_of(made)
     assert {stage.name: sorted(stage.values) for stage in made.plan.stages} == {
         "text_encoder": [],
-        "denoiser": ["boundary_ratio", "cache_backend", "flow_shift"],
+        "denoiser": ["cache_backend", "flow_shift"],
         "vae": ["vae_use_tiling"],
     }
 
@@ -130,3 +138,31 @@ def test_a_root_value_that_no_stage_can_use_says_why() -> None:
         "it is a field of `llm_ar`, `llm_generation` stages; not of `text_encoder`:"
         " a text encoder reads a prompt in one pass, without a cache; leave it out"
     )
+
+
+@pytest.mark.parametrize("pipeline", ["wan2_2", "wan2_2_split"])
+def test_what_is_about_a_second_denoiser_needs_one(pipeline: str, tmp_path: Path) -> None:
+    """A checkpoint with one accepts neither the field nor the parameter, and says why."""
+    stages = BY_NAME[pipeline].stages
+    stage = next(each for each in stages if each.model_stage in ("dit", "denoiser"))
+    entry = {
+        "stage_id": stage.stage_id,
+        "boundary_ratio": 0.5,
+        "default_sampling_params": {"guidance_scale_2": 3, "num_inference_steps": 4},
+    }
+    deploy = {"pipeline": pipeline, "stages": [entry]}
+    assert told(attempt(FIXTURES / "wan2_2", {}, deploy)) == []
+    one = copy_of("wan2_2", tmp_path)
+    edit(one / "model_index.json", lambda index: index.update(ONE_DENOISER))
+    made = attempt(one, {}, deploy)
+    assert told(made) == [
+        f"PL027: nothing in the stage `{stage.model_stage}` uses `boundary_ratio`",
+        f"PL024: stage `{stage.model_stage}` knows no parameter `guidance_scale_2`",
+    ]
+    reason = "the checkpoint has one denoiser, and this is about a second one that takes over"
+    assert [each.help for each in made.diagnostics] == [f"{reason}; leave it out"] * 2
+    paths = [each.origin.path for each in made.diagnostics if each.origin is not None]
+    assert paths == [
+        "stages[0].boundary_ratio",
+        "stages[0].default_sampling_params.guidance_scale_2",
+    ]

@@ -10,6 +10,7 @@ from typing import Final
 from stagemesh.models._diffusers.autoencoders import Autoencoder
 from stagemesh.models._diffusers.denoisers import CLASS_KEY, Denoiser
 from stagemesh.models._diffusers.numbers import flag
+from stagemesh.models._diffusers.turns import ONE_DENOISER_LACKS
 from stagemesh.models.diffusers._classes import CLASSES, PipelineClass
 from stagemesh.models.diffusers._components import DECODERS, DENOISERS, ENCODERS
 from stagemesh.models.diffusers._parts import Parts, read_parts, weights_of
@@ -147,6 +148,7 @@ def _denoising(
         output_frames=None if size is None else size[0],
         canvas=canvas,
         guidance=_guidance(root, denoisers, known),
+        lacks=ONE_DENOISER_LACKS if len(denoisers) == 1 else {},
     )
     return _weighed(facts, configs, components)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from stagemesh.models._diffusers.turns import ONE_DENOISER_LACKS
 from stagemesh.models._facts import count, decoder, section
 from stagemesh.models._params import TokenParams
 from stagemesh.spec.facts import StageFacts
@@ -80,6 +81,7 @@ GLM_IMAGE: Final = PipelineConfig(
             model_arch=_CLASS,
             requires_multimodal_data=True,
             is_guided=True,
+            lacks=ONE_DENOISER_LACKS,
         ),
     ),
 )

@@ -117,7 +117,7 @@ def fit(asked: FitRequest, host: Host, catalog: Catalog | None = None) -> Fitted
         diagnostics=(*twice, *prepared.diagnostics),
         documents=prepared.documents,
     )
-    if prepared.request is None or twice:
+    if prepared.request is None or any(each.is_error for each in nothing.diagnostics):
         return nothing
     request = prepared.request
     found = search(request, catalog, asked.best)

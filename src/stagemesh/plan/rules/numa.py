@@ -55,16 +55,28 @@ def _wrong(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
             origin=context.origin(draft, _SWITCH),
             help=f"write `{_SWITCH}: false`, or leave it out",
         )
-    for name in (_NODES, _CPUS) if switch else ():
-        given = context.given(draft, name)
-        if given is not None:
-            yield from _wrong_count(draft, name, given)
-            if name == _CPUS:
-                yield from _wrong_cpus(draft, given)
+    for name, given in entries_of(context, draft).items() if switch else ():
+        yield from _wrong_count(draft, name, given)
+        if name == _CPUS:
+            yield from _wrong_cpus(draft, given)
 
 
-def _wrong_count(draft: StageDraft, name: str, given: Sourced[object]) -> Iterator[Diagnostic]:
-    world, got = draft.stack.world, len(cast("tuple[object, ...]", given.value))
+def entries_of(
+    context: RuleContext, draft: StageDraft
+) -> Mapping[str, Sourced[tuple[object, ...]]]:
+    """Return the lists that a stage was given, by the name of their field."""
+    lists = {name: context.given(draft, name) for name in (_NODES, _CPUS)}
+    return {
+        name: cast("Sourced[tuple[object, ...]]", given)
+        for name, given in lists.items()
+        if given is not None
+    }
+
+
+def _wrong_count(
+    draft: StageDraft, name: str, given: Sourced[tuple[object, ...]]
+) -> Iterator[Diagnostic]:
+    world, got = draft.stack.world, len(given.value)
     allowed = sorted({world, world * draft.stack.num_replicas})
     if got not in allowed:
         need = " or ".join(f"`{number}`" for number in allowed)
@@ -76,8 +88,8 @@ def _wrong_count(draft: StageDraft, name: str, given: Sourced[object]) -> Iterat
         )
 
 
-def _wrong_cpus(draft: StageDraft, given: Sourced[object]) -> Iterator[Diagnostic]:
-    for number, entry in enumerate(cast("tuple[str, ...]", given.value)):
+def _wrong_cpus(draft: StageDraft, given: Sourced[tuple[object, ...]]) -> Iterator[Diagnostic]:
+    for number, entry in enumerate(map(str, given.value)):
         if not is_cpu_list(entry):
             yield Diagnostic(
                 code="PL105",

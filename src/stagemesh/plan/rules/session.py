@@ -31,6 +31,11 @@ def is_duplex(context: RuleContext) -> bool:
     return model is not None and model.default_session_mode == "duplex"
 
 
+def has_no_effect_yet(context: RuleContext) -> bool:
+    """Whether the section would have an effect if the mode, which nobody gave, were given."""
+    return context.wide(_MODE) is None and context.pipeline.duplex is not None
+
+
 def session(context: RuleContext) -> Ruling:
     """Decide how the pipeline serves, and where sessions go."""
     report, model = Report(), context.pipeline.duplex

@@ -9,6 +9,7 @@ StagemeshError
 ├── MeshError             the ranks of a stage did not come together
 │   └── PeerError             another rank is gone, or did not answer in time
 ├── ConnectorError        a payload could not be carried for want of memory or of a service
+├── PromptsError          of several prompts some failed: keeps the results of the others
 ├── RequestError          one request failed; others go on
 │   ├── InvalidRequestError   the request itself cannot be served (empty, too long, bad parameter)
 │   ├── StageFailedError      a stage reported a failure or its process died
@@ -23,10 +24,10 @@ the last lines that a stage has written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stagemesh.spec.diagnostic import Diagnostic
 
@@ -54,6 +55,11 @@ def _lines(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
         yield str(diagnostic)
         if diagnostic.help is not None:
             yield f"  help: {diagnostic.help}"
+
+
+def _told(error: StagemeshError) -> str:
+    """An error with its code, which diagnostics say themselves."""
+    return str(error) if isinstance(error, DiagnosticError) else f"{error.code}: {error}"
 
 
 class StrategyLoadError(DiagnosticError):
@@ -162,6 +168,21 @@ class SessionRefusedError(OverloadedError):
         """`reason` is `resource_exhausted` or `input_backpressure`."""
         self.reason = reason
         super().__init__(message, retry_after_s=1.0)
+
+
+class PromptsError(StagemeshError):
+    """Some of several prompts failed; what the others gave is kept."""
+
+    code = "RT026"
+    help = "`results` holds what the others gave, `failures` why each failed, by its place"
+
+    def __init__(self, results: Sequence[Any], failures: Mapping[int, StagemeshError]) -> None:
+        """`results` has one entry per prompt, in order: `None` where `failures` says why."""
+        self.results = tuple(results)
+        self.failures = dict(failures)
+        lines = [f"{len(self.failures)} of {len(self.results)} prompts failed"]
+        lines += [f"prompt {at}: {_told(why)}" for at, why in self.failures.items()]
+        super().__init__("\n".join(lines))
 
 
 class ClosedError(StagemeshError):

@@ -18,7 +18,12 @@ from pathlib import Path
 import pytest
 
 from stagemesh.config.launch import LaunchOptions
-from stagemesh.errors import ClosedError, DiagnosticError, StartupError
+from stagemesh.errors import (
+    ClosedError,
+    DiagnosticError,
+    PromptsError,
+    StartupError,
+)
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni, Omni
@@ -148,6 +153,24 @@ def test_the_synchronous_front_door_runs_and_closes() -> None:
         omni.generate("d")
     assert children() == before
     assert open_fds() == fds
+
+
+def test_a_prompt_that_fails_leaves_the_others_their_results() -> None:
+    """Of several prompts every result is kept in its place; a single one raises its own error."""
+    with Omni(fake_plan(three_stages())) as omni:
+        with pytest.raises(PromptsError) as caught:
+            omni.generate(["a", "", "b"])
+        with pytest.raises(DiagnosticError, match="RT004"):
+            omni.generate([""])
+    error = caught.value
+    assert [result and result.text for result in error.results] == ["a#0a#1a#2", None, "b#0b#1b#2"]
+    assert list(error.failures) == [1]
+    assert isinstance(error.failures[1], DiagnosticError)
+    first, *lines = str(error).splitlines()
+    assert (error.code, first) == ("RT026", "1 of 3 prompts failed")
+    assert lines[0].startswith("prompt 1: error[RT004]: the prompt is empty")
+    assert error.help is not None
+    assert "`results`" in error.help
 
 
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:

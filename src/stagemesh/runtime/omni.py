@@ -23,8 +23,7 @@ from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.outputs import OmniOutput, OmniResult
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.replica import ReplicaId
-from stagemesh.runtime.running import UNREAD_BYTES, FrontendLimits, OnProgress, Running
-from stagemesh.runtime.running import all_or_none as run_all
+from stagemesh.runtime.running import UNREAD_BYTES, FrontendLimits, OnProgress, Running, run_all
 from stagemesh.runtime.scaling import scaled
 from stagemesh.runtime.session import Session
 from stagemesh.runtime.supervisor import Supervisor
@@ -356,7 +355,8 @@ class Omni:
     ) -> list[OmniResult]:
         """Run all prompts at once; return their results in order.
 
-        When one fails the others are cancelled and its error is raised. `on_progress` is called on
+        When some of several fail the others run to their end, and `PromptsError` keeps what they
+        gave; a single prompt raises its own error. `on_progress` is called on
         the thread of the runtime, and cannot wait for more results itself.
         """
         if not self._finalizer.alive:

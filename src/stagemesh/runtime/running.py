@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import field
 from typing import Any, Final, Self, TypeAlias
 
-from stagemesh.errors import StagemeshError
+from stagemesh.errors import PromptsError, StagemeshError
 from stagemesh.runtime.audio import Audio
 from stagemesh.runtime.core.actions import SessionRoute
 from stagemesh.runtime.core.unread import Unread
@@ -246,12 +246,26 @@ class Running(AsyncIterator[OmniOutput]):
         return reader
 
 
-async def all_or_none(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:
-    """Wait for all; once one fails the others are cancelled."""
-    tasks = [asyncio.ensure_future(run) for run in runs]
+async def run_all(runs: Sequence[Coroutine[Any, Any, OmniResult]]) -> list[OmniResult]:
+    """Wait for all, whichever fail; a single one fails with its own error."""
+    tasks = [asyncio.ensure_future(_settled(run)) for run in runs]
     try:
-        return list(await asyncio.gather(*tasks))
+        ended = await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    failures = {at: end for at, end in enumerate(ended) if isinstance(end, StagemeshError)}
+    results = [None if isinstance(end, StagemeshError) else end for end in ended]
+    if failures and len(ended) == 1:
+        raise failures[0]
+    if failures:
+        raise PromptsError(results, failures)
+    return [result for result in results if result is not None]
+
+
+async def _settled(run: Coroutine[Any, Any, OmniResult]) -> OmniResult | StagemeshError:
+    try:
+        return await run
+    except StagemeshError as error:
+        return error

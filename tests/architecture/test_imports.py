@@ -16,6 +16,7 @@ import pytest
 from stagemesh.spec.registry import COMMANDS
 from tests.architecture.plugins import PACKAGES, Home, homes
 from tests.architecture.source import PACKAGE, ROOT
+from tests.waiting import WAIT_S
 
 HEAVY: Final = frozenset(
     {"torch", "transformers", "diffusers", "vllm", "numpy", "fastapi", "msgspec", "rich"}
@@ -65,7 +66,7 @@ def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=WAIT_S,
     )
 
 

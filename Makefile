@@ -24,6 +24,10 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --no-input --const
 # One thread per process: stages are processes, and spinning threads of one starve the others.
 export OMP_NUM_THREADS ?= 1
 
+# What is imported is compiled once, whatever the environment says: else every stage of every test, being
+# a process, compiles all of stagemesh anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Least branch coverage, in percent, of the rooms that planning is made of.
 COVERAGE_FLOOR ?= 100
 COVERAGE_ROOMS := src/stagemesh/spec/*,src/stagemesh/axes/*,src/stagemesh/config/*,src/stagemesh/plan/*,src/stagemesh/cli/*

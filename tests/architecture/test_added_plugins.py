@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from tests.architecture.source import ROOT
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ def run(tmp_path: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=240,
+            timeout=WAIT_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

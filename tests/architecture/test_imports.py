@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -16,6 +17,7 @@ import pytest
 from stagemesh.spec.registry import COMMANDS
 from tests.architecture.plugins import PACKAGES, Home, homes
 from tests.architecture.source import PACKAGE, ROOT
+from tests.waiting import WAIT_S
 
 HEAVY: Final = frozenset(
     {"torch", "transformers", "diffusers", "vllm", "numpy", "fastapi", "msgspec", "rich"}
@@ -26,19 +28,31 @@ RUNNING_COMMANDS: Final = frozenset({"run", "serve", "top", "demo-checkpoint"})
 """Commands that do more than planning, so that their work may need an extra."""
 
 
+LIGHT_PROCESSES: Final = (
+    "stagemesh.runtime.stage_main",
+    "stagemesh.runtime.rank_main",
+    "stagemesh.runtime.omni",
+    "stagemesh.connectors",
+    "stagemesh.engines._fake",
+)
+"""What every process of a system is made of, whatever its engine."""
+
+
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     """Every import of the package, lazy ones included, with external packages."""
     return grimp.build_graph("stagemesh", include_external_packages=True, cache_dir=None)
 
 
-def heavy_modules(graph: grimp.ImportGraph, modules: Sequence[str]) -> Iterator[str]:
+def heavy_modules(
+    graph: grimp.ImportGraph, modules: Sequence[str], heavy: AbstractSet[str] = HEAVY
+) -> Iterator[str]:
     """Say which modules reach a heavy library, themselves or through the packages they are in."""
     for module in modules:
         parts = module.split(".")
         # The package itself offers lazily what a user may import from it, so it is left out.
         for name in (".".join(parts[:end]) for end in range(2, len(parts) + 1)):
-            reached = HEAVY & graph.find_upstream_modules(name)
+            reached = heavy & graph.find_upstream_modules(name)
             if reached:
                 yield f"`{name}` reaches {', '.join(sorted(reached))}"
 
@@ -65,7 +79,7 @@ def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=WAIT_S,
     )
 
 
@@ -87,6 +101,17 @@ def test_no_planning_command_reaches_a_heavy_library(graph: grimp.ImportGraph) -
     modules = [command.run.partition(":")[0] for command in commands]
     assert modules
     assert list(heavy_modules(graph, [*modules, "stagemesh.cli._main"])) == []
+
+
+def test_only_engines_make_a_process_heavy(graph: grimp.ImportGraph) -> None:
+    """A stage starts with messages and streams; what computes comes with its engine."""
+    modules = [
+        module
+        for module in sorted(graph.modules)
+        if any(module == each or module.startswith(f"{each}.") for each in LIGHT_PROCESSES)
+    ]
+    assert {*LIGHT_PROCESSES} <= {*modules}
+    assert list(heavy_modules(graph, modules, HEAVY - {"msgspec"})) == []
 
 
 def test_nobody_imports_a_plugin_by_name(graph: grimp.ImportGraph) -> None:

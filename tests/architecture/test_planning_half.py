@@ -17,6 +17,7 @@ import pytest
 
 from tests.architecture.plugins import PACKAGES
 from tests.architecture.source import PACKAGE, ROOT
+from tests.waiting import WAIT_S
 
 LIGHT: Final = ROOT / ".venv-plan" / "bin" / "python"
 FIXTURE: Final = ROOT / "tests" / "fixtures" / "qwen2_5_omni"
@@ -51,7 +52,7 @@ def _python(environment: str, code: str, *args: str) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=WAIT_S,
     )
 
 

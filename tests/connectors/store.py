@@ -14,9 +14,9 @@ from pathlib import Path
 
 from stagemesh.config.plain import plain_fields
 from stagemesh.connectors.mooncake_store import MooncakeStoreOptions
+from tests.waiting import WAIT_S
 
 SEGMENT = 16 * 1024 * 1024
-WAIT_S = 30.0
 
 
 def free_port() -> int:

@@ -27,6 +27,7 @@ from stagemesh.spec.payload import Payload
 from stagemesh.testing.connector_conformance import ConnectorConformance
 from stagemesh.testing.connector_edge import Edge, open_fds, payload_of
 from stagemesh.testing.connector_streams import ONE, TWO, Run
+from tests.waiting import WAIT_S
 
 OPTIONS = SharedMemoryOptions(arena_bytes=256 * 1024)
 
@@ -270,7 +271,7 @@ def test_descriptors_that_find_no_room_end_the_stream_and_say_why() -> None:
         with no_more_files():
             source.send(Chunk(key=ONE, seq=0, number=0, body=b"", last=True), (fd,))
             taken = os.open("/", os.O_RDONLY)  # the place of the one that was sent
-            reason = await asyncio.wait_for(heard, 20)
+            reason = await asyncio.wait_for(heard, WAIT_S)
         os.close(taken)
         source.close()
         target.close()

@@ -17,6 +17,7 @@ import pytest
 
 from tests.architecture.source import ROOT
 from tests.docs.console import FLAGS, SHELLS, Session, Step, matches, read_sessions
+from tests.waiting import WAIT_S
 
 DOCUMENTS: Final = [
     path
@@ -62,7 +63,7 @@ def _run_step(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=240,
+        timeout=WAIT_S,
     )
     where = f"{session.place}: `{step.command}` ended with {done.returncode}:\n{done.stdout}"
     assert (done.returncode != 0) == (shall_fail and "fails" in session.flags), where
@@ -87,7 +88,7 @@ def _serving(command: str, folder: Path, environment: Mapping[str, str]) -> Iter
             assert ready, f"`{command}` does not serve"
             yield
             server.send_signal(signal.SIGINT)
-            _, err = server.communicate(timeout=60)
+            _, err = server.communicate(timeout=WAIT_S)
             assert server.returncode == 0, err
         finally:
             server.kill()

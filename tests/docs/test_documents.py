@@ -14,6 +14,7 @@ import pytest
 
 from stagemesh.spec.patterns import Policy
 from tests.architecture.source import ROOT
+from tests.waiting import WAIT_S
 
 MAX_LINES: Final = {"README.md": 150, "AGENTS.md": 60, "docs/architecture.md": 200}
 _LINK: Final = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
@@ -87,7 +88,7 @@ def test_the_news_of_the_next_release_can_be_built() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=WAIT_S,
     )
     assert done.returncode == 0, done.stderr
     fragments = [path.name for path in (ROOT / "changelog.d").glob("*.md")]

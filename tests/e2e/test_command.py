@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import leaks
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def command(arguments: Sequence[str], marker: str) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str], marker: str) -> tuple[int, str, str]:
     """Wait for the end; nothing that carries the marker may be left."""
     with process:
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=WAIT_S)
     assert not leaks.marked(marker)
     assert "Traceback" not in err
     return process.returncode, out, err

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e import leaks
 from tests.e2e.test_command import QUESTION, command
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -29,10 +30,10 @@ def test_a_question_over_http_is_answered_aloud_and_ctrl_c_stops_everything(
             told = next(line for line in process.stderr if line.startswith("serving at"))
             url = told.split()[2].rstrip(",")
             body = json.dumps({"prompt": QUESTION, "stream": False}).encode()
-            with urllib.request.urlopen(f"{url}/v1/generate", body, timeout=120) as answer:  # noqa: S310  our own server
+            with urllib.request.urlopen(f"{url}/v1/generate", body, timeout=WAIT_S) as answer:  # noqa: S310  our own server
                 document = json.load(answer)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=WAIT_S)
         finally:
             process.kill()
     assert process.returncode == 0, err

@@ -18,6 +18,7 @@ from stagemesh.spec.engine import EngineRequest, FaultKind, Finish, MemoryInput
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.engine_context import engine_context
+from tests.waiting import WAIT_S
 
 CONTEXT = engine_context(FakeOptions(), async_chunk=False)
 EXITING = """
@@ -140,7 +141,7 @@ def test_the_process_can_end() -> None:
     """The process is gone in the middle of a request, with the engine's exit code."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", EXITING]
-    ended = subprocess.run(command, cwd=root, check=False, timeout=240, capture_output=True)
+    ended = subprocess.run(command, cwd=root, check=False, timeout=WAIT_S, capture_output=True)
     assert ended.returncode == EXIT_CODE, ended.stderr
 
 
@@ -229,7 +230,7 @@ def test_a_program_may_never_come_back(place: str) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert loaded.wait(0.1 if place == "load_hang" else 60) is (place == "hang")
+    assert loaded.wait(0.1 if place == "load_hang" else WAIT_S) is (place == "hang")
     thread.join(0.1)
     assert thread.is_alive()
 

@@ -14,8 +14,8 @@ from stagemesh.engines.fake import FakeOptions
 from stagemesh.spec.engine import Engine, EngineOutput, EngineRequest, Rendezvous
 from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.engine_context import engine_context
+from tests.waiting import WAIT_S
 
-WAIT_S = 60
 Work = Callable[[Engine], object]
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from stagemesh.testing.connector_conformance import open_fds
-from tests.runtime.started import POLL_S, WAIT_S, Started
+from tests.runtime.started import POLL_S, Started
+from tests.waiting import WAIT_S
 
 MEMORY_FILE: Final = "/memfd:"
 """How links to files begin that have no name: the memory of edges."""

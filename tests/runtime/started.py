@@ -17,11 +17,9 @@ from stagemesh.runtime.outputs import OmniOutput, OmniResult, StageProgress, Sta
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import UNREAD_BYTES
+from tests.waiting import WAIT_S
 
 Result = TypeVar("Result")
-WAIT_S = 120
-"""Longest time that anything may take; nothing comes near it unless it hangs."""
-
 POLL_S = 0.02
 """Time between two looks at what nobody tells of."""
 

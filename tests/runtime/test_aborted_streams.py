@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.started import WAIT_S
+from tests.waiting import WAIT_S
 
 NOISE_BYTES = 16 * 1024 * 1024
 """What four processes may have grown by the end of a run, however short."""

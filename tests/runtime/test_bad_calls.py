@@ -20,7 +20,8 @@ from stagemesh.runtime.outputs import StageState
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.spec.payload import Buffer, Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-from tests.runtime.started import WAIT_S, Started, Watch
+from tests.runtime.started import Started, Watch
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

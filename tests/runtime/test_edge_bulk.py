@@ -16,7 +16,7 @@ from stagemesh.runtime.messages import NOTHING, Ack, Attached, Chunk, Key, Messa
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.connector import ConnectorSpec, Reach, Ticket
 from stagemesh.spec.payload import Buffer, Payload
-from tests.runtime.started import WAIT_S
+from tests.waiting import WAIT_S
 
 KEY = Key(rid="r", epoch=0)
 LIMIT = 1 << 20
@@ -101,7 +101,7 @@ def test_bulk_goes_from_ticket_to_ticket() -> None:
             for name, byte in (("a", b"a"), ("b", b"b"))
         )
         assert out.send(KEY, Payload(buffers=rows), last=True)
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), WAIT_S)
         assert taken == [b"a" * 500_000 + b"b" * 500_000]
         for end in (source, target, out, into):
             end.close()

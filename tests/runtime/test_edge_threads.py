@@ -13,9 +13,9 @@ from stagemesh.errors import ConnectorError
 from stagemesh.runtime.edge_threads import WaitingReceiver, WaitingSender, settle
 from stagemesh.spec.connector import Ticket
 from stagemesh.spec.payload import Payload
+from tests.waiting import WAIT_S
 
 ONE, TWO = Payload(meta={"n": 1}), Payload(meta={"n": 2})
-WAIT_S = 20
 
 
 @dataclass(eq=False)

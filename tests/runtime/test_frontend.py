@@ -25,7 +25,7 @@ from stagemesh.runtime.replica import ReplicaId
 from stagemesh.runtime.running import Call, Running
 from stagemesh.spec.payload import Payload
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-from tests.runtime.started import WAIT_S
+from tests.waiting import WAIT_S
 
 FINAL = fake_plan(three_stages())
 PLAN = fake_plan([replace(stage, final=None) for stage in three_stages()])

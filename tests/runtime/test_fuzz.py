@@ -22,6 +22,7 @@ from stagemesh.runtime.transport.door import listen
 from stagemesh.runtime.transport.tls import TlsFiles, secured
 from stagemesh.testing.connector_conformance import open_fds
 from tests.runtime.test_messages import SAMPLES
+from tests.waiting import WAIT_S
 
 BULK_LIMIT = 1 << 16
 CERTIFICATES = Path(__file__).parent / "transport" / "certificates"
@@ -175,9 +176,9 @@ def test_garbage_ends_its_stream_and_nothing_else(
         garbled = Stream(other, on_message, end.set_result, bulk_limit=BULK_LIMIT)
         sound = Stream(one, on_message, lambda _reason: None)
         bare.sendall(garbage)
-        assert await asyncio.wait_for(end, 20)
+        assert await asyncio.wait_for(end, WAIT_S)
         two.sendall(messages.encode(messages.Stop()))
-        await asyncio.wait_for(news.wait(), 20)
+        await asyncio.wait_for(news.wait(), WAIT_S)
         assert heard == [messages.Stop()]
         for stream in (garbled, sound):
             stream.close()
@@ -202,7 +203,7 @@ def test_noise_between_hosts_ends_the_stream_or_waits(
         stream = Stream(other, lambda _message, _attached: None, end.set_result)
         with bare:
             bare.sendall(noise)
-        await asyncio.wait_for(end, 20)
+        await asyncio.wait_for(end, WAIT_S)
         stream.close()
 
     asyncio.run(run())

@@ -21,7 +21,8 @@ from stagemesh.errors import StageFailedError
 from stagemesh.runtime.outputs import OmniResult
 from tests.runtime import caller_points, kill_points
 from tests.runtime.leaks import descriptors, host
-from tests.runtime.started import WAIT_S, Started, wait_for_exit
+from tests.runtime.started import Started, wait_for_exit
+from tests.waiting import WAIT_S
 
 SHORT: Final = "talker"
 SHORT_CALLER: Final = ("spawned one",)

@@ -17,7 +17,8 @@ from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import StageState
 from stagemesh.testing.fake_plan import fake_plan, three_stages
 from tests.runtime.leaks import children, memory_files
-from tests.runtime.started import WAIT_S, Started, Watch
+from tests.runtime.started import Started, Watch
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

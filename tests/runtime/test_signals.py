@@ -12,7 +12,8 @@ import pytest
 
 from stagemesh.plan.save import to_json
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
-from tests.runtime.started import WAIT_S, wait_for_exit
+from tests.runtime.started import wait_for_exit
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

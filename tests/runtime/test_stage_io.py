@@ -30,7 +30,7 @@ from stagemesh.runtime.messages import (
 )
 from stagemesh.runtime.stage_io import StageIO
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-from tests.runtime.started import WAIT_S
+from tests.waiting import WAIT_S
 
 SETUP: Final = Setup(protocol=PROTOCOL, plan=to_json(fake_plan(three_stages())), stage=1, replica=0)
 GARBAGE: Final = b"\xff" * 64

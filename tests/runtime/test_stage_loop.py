@@ -26,6 +26,7 @@ from stagemesh.spec.engine import EngineOutput
 from stagemesh.spec.payload import Payload
 from tests.runtime.looping import KEY, OTHER, Stage
 from tests.runtime.plugins import FailingBridge, UpperBridge
+from tests.waiting import WAIT_S
 
 
 def test_outputs_go_to_every_target_as_they_appear() -> None:
@@ -203,7 +204,7 @@ def test_an_idle_loop_sleeps_until_it_is_told_to_quit() -> None:
     thread.start()
     stage.submit(KEY)
     stage.inbox.put(Quit())
-    thread.join(120)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
 
 

@@ -22,7 +22,8 @@ from stagemesh.runtime.process import Incarnation, Start
 from stagemesh.runtime.stage_output import StageOutput
 from stagemesh.runtime.surroundings import Surroundings
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-from tests.runtime.started import WAIT_S, Started
+from tests.runtime.started import Started
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,8 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.omni import AsyncOmni, Omni
 from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
-from tests.runtime.started import WAIT_S, wait_for_exit
+from tests.runtime.started import wait_for_exit
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

@@ -34,7 +34,7 @@ from stagemesh.runtime.messages import (
 from stagemesh.runtime.stream import Stream
 from stagemesh.spec.payload import ALIGNMENT
 from stagemesh.testing.connector_conformance import open_fds
-from tests.runtime.started import WAIT_S
+from tests.waiting import WAIT_S
 
 KEY = Key(rid="r", epoch=0)
 CHUNK = Chunk(key=KEY, seq=0, number=0, body=b"", last=False)

@@ -15,10 +15,9 @@ import aiohttp
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.serve.server import Listening, ServeOptions, Server
+from tests.waiting import WAIT_S
 
 Result = TypeVar("Result")
-WAIT_S = 60
-"""Longest time that anything may take; nothing comes near it unless it hangs."""
 
 
 class Client:

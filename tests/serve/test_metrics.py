@@ -21,7 +21,8 @@ from stagemesh.runtime.replica import ReplicaId
 from stagemesh.serve.meter import Playback
 from stagemesh.serve.metric_table import METRICS, PREFIX, SESSIONS, Kind
 from stagemesh.testing.fake_plan import FakeStage, fake_plan
-from tests.serve.served import WAIT_S, Client, serving
+from tests.serve.served import Client, serving
+from tests.waiting import WAIT_S
 
 RATE = 16_000
 SECONDS = 0.5

@@ -14,9 +14,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.waiting import WAIT_S
+
 pytestmark = pytest.mark.slow
 
-WAIT_S = 120
 PIPELINE = """
 from stagemesh.spec.duplex import DuplexModel
 from stagemesh.spec.pipeline import ExecutionType, PipelineConfig, StagePipelineConfig

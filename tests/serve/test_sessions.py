@@ -18,7 +18,8 @@ from stagemesh.runtime.health import ReplicaState
 from stagemesh.runtime.replica import ReplicaId
 from stagemesh.serve.metric_table import SESSIONS
 from tests.runtime.talking import duplex_plan, talking
-from tests.serve.served import WAIT_S, Client, serving
+from tests.serve.served import Client, serving
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

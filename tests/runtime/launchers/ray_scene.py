@@ -26,6 +26,7 @@ from stagemesh.runtime.health import ReplicaState
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.params import SamplingParams
 from stagemesh.testing.fake_plan import fake_plan, three_stages
+from tests.waiting import WAIT_S
 
 NODES: Final = {"127.0.0.2": 3, "127.0.0.3": 2}
 """CPUs of each node; an address of `localhost` would be rewritten by Ray to the outward one."""
@@ -84,7 +85,7 @@ async def scene(address: str) -> dict[str, object]:
     omni = AsyncOmni(plan)
     told: dict[str, object] = {}
     try:
-        await omni.start(timeout_s=120)
+        await omni.start(timeout_s=WAIT_S)
         told["outputs"] = len((await omni.run("hi")).outputs)
         found = [stage_of(actor) for actor in actors().values()]
         told["nodes"] = sorted({node for node, _ in found})

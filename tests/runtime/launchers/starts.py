@@ -17,7 +17,8 @@ from stagemesh.config.launch import LaunchOptions
 from stagemesh.plan.save import to_json
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.transport.door import listen
-from tests.runtime.started import WAIT_S, Started
+from tests.runtime.started import Started
+from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[3]
 HEAD = "127.0.0.2"

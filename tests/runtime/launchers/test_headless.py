@@ -25,7 +25,8 @@ from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import FakeStage, fake_plan, three_stages
 from tests.runtime.launchers.starts import ROOT, SECRET, Starts
-from tests.runtime.started import WAIT_S, Started, wait_for_exit
+from tests.runtime.started import Started, wait_for_exit
+from tests.waiting import WAIT_S
 
 PLAN = fake_plan(three_stages())
 NEVER = RecoveryPlan(restart="never")

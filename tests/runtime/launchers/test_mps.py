@@ -26,7 +26,8 @@ from tests.runtime.launchers.gpus import NAME, PIPE, Gpus, environment_of, on_gp
 from tests.runtime.launchers.stand_ins import MPS_CONTROL, install
 from tests.runtime.launchers.starts import SECRET, Starts
 from tests.runtime.leaks import host
-from tests.runtime.started import POLL_S, WAIT_S, Started, wait_for_exit
+from tests.runtime.started import POLL_S, Started, wait_for_exit
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.leaks import marked
-from tests.runtime.started import WAIT_S, wait_for_exit
+from tests.runtime.started import wait_for_exit
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]  # half a minute of two quiet cores
 
@@ -40,7 +41,7 @@ def test_stages_and_ranks_run_on_two_nodes_come_back_and_leave_nothing(short: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=2 * WAIT_S,
+        timeout=WAIT_S,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

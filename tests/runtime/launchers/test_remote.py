@@ -31,7 +31,7 @@ from stagemesh.runtime.process import Incarnation, Start
 from stagemesh.runtime.transport.handshake import Hello
 from stagemesh.testing.connector_conformance import open_fds
 from stagemesh.testing.fake_plan import fake_plan, three_stages
-from tests.runtime.started import WAIT_S
+from tests.waiting import WAIT_S
 
 STAGE = fake_plan(three_stages()).stage(1)
 HELLO = Hello(role="replica", stage=1, replica=0, incarnation=1, fingerprint="")

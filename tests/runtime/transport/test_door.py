@@ -18,6 +18,7 @@ from stagemesh.runtime.transport.door import Door, Patience, dial, dial_until, l
 from stagemesh.runtime.transport.handshake import Guest, Hello, Refused, Verdict, introduce
 from stagemesh.runtime.transport.token import Secret
 from stagemesh.testing.connector_conformance import open_fds
+from tests.waiting import WAIT_S
 
 SECRET = Secret(token=b"a secret of some length")
 HELLO = Hello(role="link", stage=0, replica=0, incarnation=0, fingerprint="")
@@ -44,7 +45,7 @@ def at_door(work: Callable[[Host], Coroutine[Any, Any, None]]) -> None:
         before = open_fds()
         host = Host(listen("127.0.0.2", 0))
         try:
-            await asyncio.wait_for(work(host), 20)
+            await asyncio.wait_for(work(host), WAIT_S)
         finally:
             await host.door.close()
             while not host.guests.empty():

@@ -19,6 +19,7 @@ from stagemesh.runtime.stream import Stream
 from stagemesh.runtime.transport.door import listen
 from stagemesh.runtime.transport.tls import TlsFiles, secured
 from stagemesh.testing.connector_conformance import open_fds
+from tests.waiting import WAIT_S
 
 KEY = Key(rid="r", epoch=0)
 CHUNK = Chunk(key=KEY, seq=0, number=0, body=b"x" * 5000, last=False)
@@ -49,7 +50,7 @@ class End:
         """Wait for that many messages."""
         while len(self.heard) < count:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 20)
+            await asyncio.wait_for(self.news.wait(), WAIT_S)
 
     def _message(self, message: Message, attached: Attached) -> None:
         self.heard.append(message)
@@ -78,7 +79,7 @@ def between(
         dialer = End(secured(one, dialer_files, is_acceptor=False))
         acceptor = End(secured(other, acceptor_files, is_acceptor=True))
         try:
-            await asyncio.wait_for(work(dialer, acceptor), 20)
+            await asyncio.wait_for(work(dialer, acceptor), WAIT_S)
         finally:
             dialer.stream.close()
             acceptor.stream.close()
@@ -117,7 +118,7 @@ def test_who_only_listens_hears(tls: TlsFiles | None) -> None:
         acceptor.stream.send(Ack(numbers=(1,)))
         await dialer.until(1)
         acceptor.stream.close()
-        assert await asyncio.wait_for(dialer.end, 20) is None
+        assert await asyncio.wait_for(dialer.end, WAIT_S) is None
 
     between(work, tls, tls)
 
@@ -134,7 +135,7 @@ def test_descriptors_do_not_travel_between_hosts(tls: TlsFiles | None) -> None:
             os.fstat(fd)
         dialer.stream.send(Ack(numbers=(1,)))
         dialer.stream.send_frame(messages.encode(PeerUp(stage=0, replica=0), 1))
-        assert "descriptors" in str(await asyncio.wait_for(acceptor.end, 20))
+        assert "descriptors" in str(await asyncio.wait_for(acceptor.end, WAIT_S))
         assert acceptor.heard == [Ack(numbers=(1,))]
 
     between(work, tls, tls)

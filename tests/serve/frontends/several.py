@@ -18,8 +18,9 @@ from stagemesh.plan.values import Plan
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.serve.frontends.parent import Frontends
 from stagemesh.serve.server import Listening, ServeOptions
-from tests.runtime.started import POLL_S, WAIT_S
+from tests.runtime.started import POLL_S
 from tests.runtime.talking import duplex_plan, talking
+from tests.waiting import WAIT_S
 
 
 def divided(

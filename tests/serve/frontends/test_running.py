@@ -22,9 +22,10 @@ from stagemesh.serve.frontends.parent import FrontendLog, Frontends
 from stagemesh.serve.server import ServeOptions
 from stagemesh.serve.sockets import listen_on
 from tests.runtime.leaks import host, wait_until_as
-from tests.runtime.started import WAIT_S, wait_for_exit
+from tests.runtime.started import wait_for_exit
 from tests.serve.frontends import wrong
 from tests.serve.frontends.several import Several, divided, several
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

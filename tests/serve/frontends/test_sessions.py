@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.runtime.started import WAIT_S
 from tests.serve.frontends.several import Several, divided, several
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 

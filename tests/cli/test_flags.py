@@ -90,6 +90,11 @@ def test_only_a_near_flag_is_offered(
             """write `--set 0.devices=0` or `--stage-overrides '{"0": {"devices": "0"}}'`""",
         ),
         (
+            ["--stage-0-env=it's a"],
+            "`--stage-0-env`: a field of one stage has no flag of its own",
+            """write `--set '0.env=it'"'"'s a'` or `--stage-overrides '{"0": {"env": "it'""",
+        ),
+        (
             ["--stage-1-max-num-seqs=4"],
             "error[CL011]: unknown flag `--stage-1-max-num-seqs`",
             """`--set 1.max_num_seqs=4` or `--stage-overrides '{"1": {"max_num_seqs": 4}}'`""",

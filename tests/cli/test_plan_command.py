@@ -102,6 +102,7 @@ def test_a_runnable_plan_says_how_to_run_it() -> None:
     assert plan.not_runnable == ()
     assert "`-o plan.json` saves it" in stagemesh.cli._plan._next(plan, None, None)
     assert "`stagemesh run p.json" in stagemesh.cli._plan._next(plan, "p.json", None)
+    assert "`stagemesh run 'a p.json' " in stagemesh.cli._plan._next(plan, "a p.json", None)
 
 
 def test_every_form_can_be_typed() -> None:

@@ -231,6 +231,14 @@ def test_adapters_of_several_stages_have_to_name_them(tmp_path: Path) -> None:
     assert value_in(plan, "mid.enable_lora") is UNSET
 
 
+def test_the_whole_rewrite_is_what_a_shell_takes(tmp_path: Path) -> None:
+    """Also where a value holds what ends a quotation."""
+    (found,) = made_from(tmp_path, """--enable-lora --lora-target-modules "it's" """).diagnostics
+    _, rewritten, *_ = str(found.help).split("`")
+    plan = planned(made_from(tmp_path, f"{rewritten} --set front.max_lora_rank=8"))
+    assert value_in(plan, "front.lora_target_modules") == ("it's",)
+
+
 def test_the_adapters_of_one_process_have_to_name_their_stage_too(tmp_path: Path) -> None:
     """Each start of the stage-based form resolves the whole pipeline."""
     made = made_from(tmp_path, f"--max-loras 2 --stage-id 1 {MASTER}")

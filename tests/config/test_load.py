@@ -113,7 +113,7 @@ def test_stages_are_not_looked_up_in_an_unknown_model(speech: Speech) -> None:
         overrides='{"5": {}, "x": {}}',
     )
     assert [found.code for found in loaded.diagnostics] == ["MD008", "CF011", "CF022"]
-    assert loaded.diagnostics[1].help == "stages are those of the model"
+    assert loaded.diagnostics[1].help == "stages are those of the model, numbered from `0`"
 
 
 def test_a_file_that_cannot_be_read_leaves_the_others_checked(speech: Speech) -> None:

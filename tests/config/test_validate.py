@@ -53,6 +53,25 @@ def test_the_keys_of_the_root_tell_what_a_file_is(show: Show) -> None:
     assert [file.path for file in files][:2] == ["strategy.yaml", "plan.json"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stages: [{stage_id: -1, max_num_seqs: 2}]",
+        "edges: [{from: -1, to: 0, window_size: 4}]",
+        "edges: [{from: 0, to: -1, window_size: 4}]",
+        "platforms: {rocm: {stages: [{stage_id: -1, max_num_seqs: 2}]}}",
+    ],
+)
+@pytest.mark.parametrize("pipeline", [None, PIPELINE.model_type])
+def test_no_pipeline_has_a_stage_below_zero(text: str, pipeline: str | None, show: Show) -> None:
+    """So that is told though the pipeline is not known; once."""
+    show.write({"deploy.yaml": text})
+    (file,) = checked("deploy.yaml", pipeline=pipeline).files
+    (found,) = file.diagnostics
+    assert (found.code, found.message) == ("CF020", "no stage `-1` in this pipeline")
+    assert pipeline or found.help == "stages are those of the model, numbered from `0`"
+
+
 def test_a_large_saved_plan_is_known_by_its_beginning(show: Show) -> None:
     """It may be larger than any file that people write."""
     show.write({"plan.json": '{"version": 1, "pipeline": "show"' + " " * 2**20 + "}"})

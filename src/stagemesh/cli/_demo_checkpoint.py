@@ -11,6 +11,7 @@ from typing import cast
 
 from stagemesh.config.environment import cache_folder, check_environment
 from stagemesh.errors import DiagnosticError
+from stagemesh.plan.table import printable
 from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.registry import MODELS
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps(folders, indent=2) + "\n")
     else:
-        lines = [f"{name}: {folder}" for name, folder in folders.items()]
+        lines = [printable(f"{name}: {folder}") for name, folder in folders.items()]
         sys.stdout.write("\n".join([*lines, f"next: stagemesh plan {names[0]}", ""]))
     return 0
 

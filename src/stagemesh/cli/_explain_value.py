@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping
 
@@ -51,7 +52,7 @@ def value(namespace: argparse.Namespace) -> int:
     else:
         sys.stdout.write(story_text(story, columns(sys.stdout)))
         tells = f"`stagemesh explain {story.topic}` says what it is"
-        shows = f"`stagemesh plan {namespace.model} --json` shows it in the whole plan"
+        shows = f"`stagemesh plan {shlex.quote(namespace.model)} --json` shows it in the whole plan"
         show_text(f"\nnext: {tells if story.topic else shows}")
     return code
 

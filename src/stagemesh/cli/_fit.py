@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from stagemesh.cli._fit_arguments import DEFAULT_TOP
@@ -63,5 +64,5 @@ def _next(saved: str | None, flags: str) -> str:
     """The next useful command."""
     if saved is None:
         return "next: `-o strategy.yaml` writes the first as a strategy file"
-    flags = f"{flags} --strategy-config {saved}"
+    flags = f"{flags} --strategy-config {shlex.quote(saved)}"
     return f"wrote `{saved}`; next: `{flags}` in place of `--fit` plans exactly that"

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
-from stagemesh.cli._parser import Parser, WrongUsageError
+from stagemesh.cli._parser import Parser, WrongUsageError, refuse_bytes
 from stagemesh.errors import StagemeshError
 from stagemesh.spec.command import Command
 from stagemesh.spec.reference import resolve
@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], namespace: argparse.Namespace) -> int:
     try:
+        refuse_bytes(arguments)
         parser = _parser(arguments)
         parser.parse_args(arguments, namespace)
         if namespace.debug:

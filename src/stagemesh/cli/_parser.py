@@ -1,13 +1,14 @@
 """The parser of a command: a flag that does not exist is a diagnostic that says what was meant.
 
 An option that takes one value takes it once: a second one is never dropped, nor does it win.
-Numbers are read as files have them.
+Numbers are read as files have them. What is typed is text, and is shown without moving the cursor.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import NoReturn
 
 from stagemesh.cli._numbers import decimal, whole
 from stagemesh.errors import DiagnosticError
@@ -15,7 +16,25 @@ from stagemesh.spec.diagnostic import Diagnostic
 
 
 class WrongUsageError(DiagnosticError):
-    """Flags were typed that do not exist, or twice; wrong usage, unlike wrong input."""
+    """Flags were typed that do not exist, or twice, or no text; wrong usage, unlike wrong input."""
+
+
+def refuse_bytes(words: Sequence[str]) -> None:
+    """Raise `WrongUsageError` for words that are no text: no file and no screen could hold them."""
+    wrong = [word for word in words if any("\ud800" <= char <= "\udfff" for char in word)]
+    if wrong:
+        from stagemesh.config.tree import quoted  # noqa: PLC0415  only when needed
+
+        raise WrongUsageError(
+            [
+                Diagnostic(
+                    code="CL016",
+                    message=f"argument {quoted(word)} is not UTF-8",
+                    help="`?` stands for what cannot be read; type it again, or rename the file",
+                )
+                for word in wrong
+            ]
+        )
 
 
 class Once(argparse.Action):
@@ -47,6 +66,12 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", Once)
         self.register("type", int, whole)
         self.register("type", float, decimal)
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong with the words and exit; a word can hold any character."""
+        from stagemesh.plan.table import printable  # noqa: PLC0415  only when needed
+
+        super().error(printable(message))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Refuse a word that is none of those of an argument, and name the one that is near."""

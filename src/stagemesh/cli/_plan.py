@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import Final
 
@@ -73,5 +74,5 @@ def _next(plan: Plan, saved: str | None, name: str | None) -> str:
     if plan.not_runnable:
         return f"{done}next: `stagemesh list engines` shows what can be run"
     if saved is not None:
-        return f'{done}next: `stagemesh run {saved} "..."` runs exactly this'
+        return f'{done}next: `stagemesh run {shlex.quote(saved)} "..."` runs exactly this'
     return 'next: `-o plan.json` saves it, then `stagemesh run plan.json "..."` runs exactly this'

@@ -17,6 +17,7 @@ from stagemesh.cli._screen import (
 )
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.render import plan_summary
+from stagemesh.plan.table import printable
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.omni import Omni
@@ -87,7 +88,7 @@ def _write_trace(timeline: Timeline, path: str) -> None:
         timeline.write(Path(path))
     except OSError as error:
         raise _unwritable(path, error) from error
-    sys.stderr.write(f"wrote the timeline to {path}\n")
+    sys.stderr.write(f"wrote the timeline to {printable(path)}\n")
 
 
 def _write_audio(result: OmniResult, path: str) -> None:
@@ -105,7 +106,7 @@ def _write_audio(result: OmniResult, path: str) -> None:
         result.audio.write(path)
     except OSError as error:
         raise _unwritable(path, error) from error
-    sys.stderr.write(f"wrote {result.audio.seconds:.1f} s of audio to {path}\n")
+    sys.stderr.write(f"wrote {result.audio.seconds:.1f} s of audio to {printable(path)}\n")
 
 
 def _unwritable(path: str, error: OSError) -> DiagnosticError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -73,10 +74,10 @@ def _told(word: str, flag: str, value: str | None, flags: Sequence[str]) -> Diag
 
 def _rewritten(stage: str, field: str, value: str) -> Iterator[str]:
     """The forms in which a field of one stage is said."""
-    yield f"write `--set {stage}.{field}={value}`"
+    yield f"write `--set {shlex.quote(f'{stage}.{field}={value}')}`"
     forms = {each.field: each.form for each in load_flags()}
     number = re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value)
     typed: object = value
     if number is not None and forms.get(field) in _NUMBERS:
         typed = float(value) if number[1] else int(value)
-    yield f"`--stage-overrides '{json.dumps({stage: {field: typed}})}'`"
+    yield f"`--stage-overrides {shlex.quote(json.dumps({stage: {field: typed}}))}`"

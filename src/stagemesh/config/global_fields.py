@@ -8,6 +8,7 @@ says which kind of stage has it.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from stagemesh.config.catalog import chosen_engine
@@ -153,7 +154,7 @@ class _Reader:
             each.name: plain(plain_value(each, self._scope.fields[each.name].annotations[0], Run()))
             for each in given
         }
-        shown = json.dumps({takers[0].model_stage: values}, default=str)
+        shown = shlex.quote(json.dumps({takers[0].model_stage: values}, default=str))
         names = ", ".join(f"`{stage.model_stage}`" for stage in takers)
         self._run.findings.append(
             Diagnostic(
@@ -163,7 +164,7 @@ class _Reader:
                 notes=tuple(
                     Note(message="so must this", origin=origin_of(each)) for each in given[1:]
                 ),
-                help=f"write `--stage-overrides '{shown}'`; stages that take it: {names}",
+                help=f"write `--stage-overrides {shown}`; stages that take it: {names}",
             )
         )
 

@@ -9,7 +9,7 @@ from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 @frozen
 class Stages:
-    """The stages of a pipeline; of an unknown pipeline every name and number is taken."""
+    """The stages of a pipeline; of an unknown one every name is taken, and every number from 0."""
 
     pipeline: PipelineConfig | None
     """The pipeline, when it is known."""
@@ -22,6 +22,8 @@ class Stages:
 
     def numbered(self, stage_id: int) -> StagePipelineConfig | None:
         """Return the stage with that number."""
+        if stage_id < 0:
+            return None
         if self.pipeline is None:
             return StagePipelineConfig(stage_id=stage_id, model_stage=str(stage_id))
         return next((stage for stage in self.pipeline.stages if stage.stage_id == stage_id), None)
@@ -30,7 +32,7 @@ class Stages:
     def listed(self) -> str:
         """All stages as a message shows them."""
         if self.pipeline is None:
-            return "stages are those of the model"
+            return "stages are those of the model, numbered from `0`"
         each = (f"`{stage.model_stage}` ({stage.stage_id})" for stage in self.pipeline.stages)
         return f"stages of `{self.pipeline.model_type}`: {', '.join(each)}"
 

@@ -45,16 +45,16 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic]) -> str:
 
 def _lines(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | None) -> Iterator[str]:
     told = f"{diagnostic.severity.value}[{diagnostic.code}]: {diagnostic.message}"
-    yield from wrapped(printable(told), width, _INDENT)
+    yield from wrapped(told, width, _INDENT)
     if diagnostic.origin is not None:
-        path = f"   {printable(diagnostic.origin.path)}" if diagnostic.origin.path else ""
-        yield from wrapped(f"  --> {printable(str(diagnostic.origin))}{path}", width, _INDENT)
+        path = f"   {diagnostic.origin.path}" if diagnostic.origin.path else ""
+        yield from wrapped(f"  --> {diagnostic.origin}{path}", width, _INDENT)
         yield from _frame(diagnostic, texts, width)
     for note in diagnostic.notes:
         place = "" if note.origin is None else f" ({note.origin})"
-        yield from wrapped(f"note: {printable(note.message + place)}", width, _INDENT)
+        yield from wrapped(f"note: {note.message}{place}", width, _INDENT)
     if diagnostic.help is not None:
-        yield from wrapped(f"help: {printable(diagnostic.help)}", width, _INDENT)
+        yield from wrapped(f"help: {diagnostic.help}", width, _INDENT)
 
 
 def _frame(diagnostic: Diagnostic, texts: dict[str, list[str]], width: int | None) -> Iterator[str]:

@@ -78,7 +78,7 @@ def differences_text(
     before, after = names
     if not found:
         return "\n".join(wrapped(f"{before} and {after} say the same", width)) + "\n"
-    blocks = [[f"--- {before}", f"+++ {after}"]]
+    blocks = [[printable(f"--- {before}"), printable(f"+++ {after}")]]
     places = dict.fromkeys(each.where for each in found)
     for place in places:
         rows = [

@@ -13,7 +13,7 @@ from stagemesh.plan.launch import launch_lines
 from stagemesh.plan.pins import DEVICES
 from stagemesh.plan.provenance import PLACEMENT
 from stagemesh.plan.render_setup import device_rows, session_rows, setup_rows
-from stagemesh.plan.table import printable, table, wrapped
+from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.tally import effective_values, is_changed, tally
 from stagemesh.plan.values import EdgePlan, MemoryPlan, Plan, StagePlan, ValuePlan
 from stagemesh.plan.words import plural, size_text, value_text
@@ -51,7 +51,7 @@ def _headline(plan: Plan, width: int | None) -> list[str]:
     imaginary = "imaginary " if plan.devices.imaginary else ""
     memory = plan.devices.memory_bytes
     each = "" if memory is None else f", {size_text(memory)} each"
-    headline = printable(
+    headline = (
         f"Plan for {plan.pipeline}: {plural(len(plan.stages), 'stage')},"
         f" {plural(replicas, 'replica')}, {plan.devices.count} {imaginary}{plan.devices.kind}"
         f" {'device' if plan.devices.count == 1 else 'devices'}{each}"

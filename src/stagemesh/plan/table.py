@@ -2,7 +2,8 @@
 
 A width of `None` means that nobody looks at columns, as in a pipe: then nothing is broken. A table
 that is too wide first breaks the cells of its last column, then moves columns below their row.
-Names come from files, so nothing is shown that would move the cursor.
+Names come from files and arguments, so both make their text `printable`; so must do whoever writes
+a line without them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ _EMPTY: Final = ("", "-")
 
 def printable(text: str) -> str:
     """Replace what would move the cursor or change the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else " " if char == "\t" else "?" for char in text)
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     """Break a line between words; lines after the first begin with `indent`. A long word stays."""
+    text = printable(text)
     if width is None or len(text) <= width:
         return [text]
     lines: list[str] = []

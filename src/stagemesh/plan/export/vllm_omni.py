@@ -111,7 +111,7 @@ def _heading(plan: Plan, flags: str, overrides: Mapping[str, object]) -> Iterato
     yield f"vllm-omni deploy file of a plan for `{plan.pipeline}`, made for {_devices(plan)}."
     yield f"Start it with `{command}`,"
     yield "or give the layout alone:"
-    yield f"`--stage-overrides '{json.dumps(overrides)}'`"
+    yield f"`--stage-overrides {shlex.quote(json.dumps(overrides))}`"
 
 
 def _devices(plan: Plan) -> str:

@@ -10,7 +10,6 @@ from stagemesh.plan.table import table, wrapped
 from stagemesh.plan.words import plural, size_text
 
 _INDENT = "   "
-_INDENT = "   "
 _ESTIMATE = "Speeds are estimates for ranking, from stated numbers of the device; none is measured."
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -72,7 +73,7 @@ def offer_text(overrides: Overrides) -> str:
 
 def set_flags(overrides: Overrides) -> str:
     """Write overrides as they are typed."""
-    return " ".join(f"--set {each}" for each in set_values(overrides))
+    return " ".join(f"--set {shlex.quote(each)}" for each in set_values(overrides))
 
 
 def set_values(overrides: Overrides) -> tuple[str, ...]:

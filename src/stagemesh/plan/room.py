@@ -182,7 +182,10 @@ def _amount_text(amount: int) -> str:
 
 def _more_memory(devices: Devices, need: int) -> str:
     if devices.memory_bytes is not None and need > devices.memory_bytes:
-        return "lower what the engines of these stages keep, or the number of replicas and ranks"
+        return (
+            "lower what the engines of these stages keep, or the number of replicas and ranks;"
+            " `--devices 8xH200` plans for devices that are not here"
+        )
     if devices.shares_memory:
         return "give fewer devices with `--devices`: they divide the memory of this host evenly"
     return "give more devices, or lower what the engines of these stages keep"

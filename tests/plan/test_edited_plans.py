@@ -22,7 +22,7 @@ Steps: TypeAlias = tuple[str | int, ...]
 
 # What may have another value, since all the rest follows from it or does not depend on it.
 FREE: Final = re.compile(
-    r"devices\.(count|memory_bytes)|checkpoint\.path|.*\bvalues\..*"
+    r"devices\.(count|memory_bytes)|active_stream_window|checkpoint\.path|.*\bvalues\..*"
     r"|stages\[\d\]\.(engine_args\.max_num_seqs|model_args\.pitch|env(\..*)?|axes\[\d\]\.label"
     r"|sampling\.(temperature|stop_token_ids.*)|replicas\[\d\]\.ranks\[\d\]\.device)"
     r"|edges\[0\]\.(options\..*|window_size|max_inflight)|launch\.(\w+_timeout|insecure_no_token)"

@@ -120,6 +120,12 @@ def test_a_stage_may_have_an_empty_stack(speech: Speech) -> None:
                 " got text `tp`"
             ),
         ),
+        ("strateges: {}", "CF010 strategy.yaml:1:1: unknown key `strateges` in `strategy.yaml`"),
+        (entry("{axs: tp, size: 2}"), "CF010 strategy.yaml:3:8: unknown key `axs` in `thinker[0]`"),
+        (
+            entry("{axis: tp, sze: 2}"),
+            "CF010 strategy.yaml:3:18: unknown key `sze` in `thinker.tp`",
+        ),
         (entry("{size: 2}"), "CF011 strategy.yaml:3:7: `thinker[0].axis` is missing"),
         (entry("{axis: tp}"), "CF011 strategy.yaml:3:7: `thinker.tp.size` is missing"),
         (

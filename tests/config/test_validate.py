@@ -72,6 +72,18 @@ def test_no_pipeline_has_a_stage_below_zero(text: str, pipeline: str | None, sho
     assert pipeline or found.help == "stages are those of the model, numbered from `0`"
 
 
+def test_a_root_with_a_slip_is_that_of_a_strategy(show: Show) -> None:
+    """Told once, with what was meant."""
+    show.write({"strategy.yaml": "strategeis:\n  front: [{axis: tp, size: 2}]\n"})
+    (file,) = checked("strategy.yaml").files
+    (found,) = file.diagnostics
+    assert file.kind is FileKind.STRATEGY
+    assert (found.code, found.help) == (
+        "CF010",
+        "did you mean `strategies`? allowed here: `strategies`",
+    )
+
+
 def test_a_large_saved_plan_is_known_by_its_beginning(show: Show) -> None:
     """It may be larger than any file that people write."""
     show.write({"plan.json": '{"version": 1, "pipeline": "show"' + " " * 2**20 + "}"})

@@ -330,10 +330,9 @@ class _DataclassChecker:
                 built[name] = checker(types_of[name])(part, here, run)
         if run.partial:
             return UNSET if UNSET in built.values() else value
-        meant = misspelt(value, self._names)
         for name in self._required:
             if name not in value:
-                if name not in meant:
+                if key_meant(name, value, self._names) is None:
                     missing_key(name, place, run)
                 built[name] = UNSET
         return UNSET if UNSET in built.values() else self._kind(**built)
@@ -346,9 +345,10 @@ def unknown_key(name: str | int, container: Place, run: Run, allowed: Iterable[s
     run.tell("CF010", message, origin, did_you_mean(str(name), allowed))
 
 
-def misspelt(given: Iterable[str | int], allowed: Collection[str]) -> set[str | None]:
-    """Names that were meant by keys which mean nothing: they are told there, and not as missing."""
-    return {nearest(str(name), allowed) for name in given if name not in allowed}
+def key_meant(name: str, given: Iterable[str | int], allowed: Collection[str]) -> str | int | None:
+    """Return the key that means nothing and was meant to be `name`, which then is not missing."""
+    unknown = (key for key in given if key not in allowed)
+    return next((key for key in unknown if nearest(str(key), allowed) == name), None)
 
 
 def missing_key(name: str, place: Place, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from stagemesh.config.check import checker, hints, missing_key, misspelt, unknown_key, wrong_type
+from stagemesh.config.check import checker, hints, key_meant, missing_key, unknown_key, wrong_type
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import EDGE_ENDS, EdgeEntry
@@ -70,7 +70,7 @@ def _stage(
 ) -> int | None:
     """Return the number of the stage at one end."""
     here, value = place.child(end), entry.get(end, UNSET)
-    if end not in entry and end not in misspelt(entry, [*EDGE_ENDS, *hints(EdgeEntry)]):
+    if end not in entry and key_meant(end, entry, [*EDGE_ENDS, *hints(EdgeEntry)]) is None:
         missing_key(end, place, run)
     if type(value) not in (int, str):
         wrong_type(value, here, run, "the number or the name of a stage")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stagemesh.config.axis_settings import FORMS
-from stagemesh.config.check import checker, unknown_key, wrong_type
+from stagemesh.config.check import checker, key_meant, unknown_key, wrong_type
 from stagemesh.config.extras import EXTRAS, read_extras
 from stagemesh.config.fields import StageField
 from stagemesh.config.patch import UNKNOWN_STAGE, Patch, of_stages, patches_of
@@ -15,7 +15,7 @@ from stagemesh.config.schema import STAGE_KEY
 from stagemesh.config.stages import Stages
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
-from stagemesh.spec.diagnostic import Diagnostic, Note, nearest
+from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.unset import UNSET
 
 
@@ -32,11 +32,12 @@ def read_stages(
         if not isinstance(entry, Mapping):
             wrong_type(entry, here, run, f"a mapping with `{STAGE_KEY}`")
             continue
-        misspelt = _misspelt_key(entry, fields)
+        known = [STAGE_KEY, *fields]
+        misspelt = None if STAGE_KEY in entry else key_meant(STAGE_KEY, entry, known)
         if misspelt is None:
             stage_id = _stage_id(entry, here, stages, run)
         else:
-            unknown_key(misspelt, here, run, [STAGE_KEY, *fields])
+            unknown_key(misspelt, here, run, known)
             stage_id = None
         label = here.label
         if stage_id is not None:
@@ -44,24 +45,13 @@ def read_stages(
                 _tell_twice(stage_id, here, seen[stage_id], run)
             else:
                 seen[stage_id] = here
-            known = stages.numbered(stage_id)
-            label = known.model_stage if known is not None and stages.pipeline else label
+            stage = stages.numbered(stage_id)
+            label = stage.model_stage if stage is not None and stages.pipeline else label
         read = (STAGE_KEY, misspelt)
         settings = {key: value for key, value in entry.items() if key not in read}
         named = Place(located=here.located, path=here.path, label=label)
         owner = UNKNOWN_STAGE if stage_id is None else stage_id
         yield from of_stages(read_stage(settings, named, owner, fields, run))
-
-
-def _misspelt_key(
-    entry: Mapping[str | int, object], fields: Mapping[str, StageField]
-) -> str | int | None:
-    """Return the key that was meant to name the stage, where none does."""
-    if STAGE_KEY in entry:
-        return None
-    known = [STAGE_KEY, *fields]
-    unknown = (name for name in entry if name not in fields)
-    return next((name for name in unknown if nearest(str(name), known) == STAGE_KEY), None)
 
 
 def _stage_id(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from stagemesh.config.check import checker, hints, missing_key, unknown_key, wrong_type
+from stagemesh.config.check import checker, hints, key_meant, missing_key, unknown_key, wrong_type
 from stagemesh.config.document import Document
 from stagemesh.config.entries import axis_patches
 from stagemesh.config.flow import flow_text
@@ -77,6 +77,10 @@ def read_stacks(
 ) -> list[StageStack]:
     """Read a strategy file into stacks; what is wrong goes to `run`."""
     root = Place(located=document)
+    misspelt = _misspelt_root(document)
+    if misspelt is not None:
+        unknown_key(misspelt, root, run, hints(StrategyFile))
+        return []
     if _ROOT not in document.value:
         is_deploy = any(_is_of_deploy(key, stages) for key in document.value)
         help_text = DEPLOY_FILE if is_deploy else _rewrite(document.value)
@@ -97,6 +101,18 @@ def read_stacks(
         reader.stack(name, stack, place.child(name, label=str(name)))
         for name, stack in given.items()
     ]
+
+
+def is_strategy(document: Document) -> bool:
+    """Whether the root is that of a strategy, even with a slip of the keyboard in it."""
+    return _ROOT in document.value or _misspelt_root(document) is not None
+
+
+def _misspelt_root(document: Document) -> str | int | None:
+    """Return the key that was meant to be the root of a strategy, where none is."""
+    if _ROOT in document.value:
+        return None
+    return key_meant(_ROOT, document.value, [_ROOT, *hints(DeployFile)])
 
 
 def _is_of_deploy(key: str | int, stages: Stages) -> bool:
@@ -210,7 +226,11 @@ class _Reader:
     ) -> Axis | None:
         here = place.child("axis")
         if "axis" not in entry:
-            missing_key("axis", place, self._run)
+            misspelt = key_meant("axis", entry, _KEYS)
+            if misspelt is None:
+                missing_key("axis", place, self._run)
+            else:
+                unknown_key(misspelt, place, self._run, _KEYS)
             return None
         name = checker(str)(entry["axis"], here, self._run)
         if not isinstance(name, str):
@@ -242,8 +262,7 @@ class _Reader:
         self, entry: Mapping[str | int, object], axis: Axis | None, place: Place
     ) -> Entry | None:
         members: dict[str, object] = {}
-        if "size" not in entry:
-            missing_key("size", place, self._run)
+        self._require("size", entry, axis, place)
         for key, value in entry.items():
             here = place.child(key)
             if key == "size" or (key in _KEYS and value is not None and key != "axis"):
@@ -299,5 +318,14 @@ class _Reader:
                 yield str(key), built
         for option in dataclasses.fields(axis.options):
             no_default = option.default is option.default_factory is dataclasses.MISSING
-            if no_default and option.name not in entry:
-                missing_key(option.name, place, self._run)
+            if no_default:
+                self._require(option.name, entry, axis, place)
+
+    def _require(
+        self, name: str, entry: Mapping[str | int, object], axis: Axis | None, place: Place
+    ) -> None:
+        """Tell a missing key; one that was misspelt is told as that, where the axis is known."""
+        if name in entry:
+            return
+        if axis is None or key_meant(name, entry, _KEYS | set(hints(axis.options))) is None:
+            missing_key(name, place, self._run)

@@ -18,7 +18,6 @@ from typing import Final, TypeAlias
 from stagemesh.config.axes_off import spoils
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.check import hints
 from stagemesh.config.deploy import read_deploy
 from stagemesh.config.document import Document
 from stagemesh.config.fields import stage_fields
@@ -26,11 +25,10 @@ from stagemesh.config.identify import named_model
 from stagemesh.config.opened import OpenedFile, open_file
 from stagemesh.config.patch import Patch
 from stagemesh.config.place import Nowhere, Place, Run
-from stagemesh.config.schema import StrategyFile
 from stagemesh.config.settings import Settings
 from stagemesh.config.settle import settle
 from stagemesh.config.stages import Stages
-from stagemesh.config.strategy import read_strategy
+from stagemesh.config.strategy import is_strategy, read_strategy
 from stagemesh.config.topology import topology_findings
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
@@ -209,6 +207,6 @@ def kind_of(documents: tuple[Document, ...]) -> FileKind | None:
     if not documents:
         return None
     root = documents[-1].value
-    if all(key in root for key in hints(StrategyFile)):
+    if is_strategy(documents[-1]):
         return FileKind.STRATEGY
     return FileKind.PLAN if all(key in root for key in _PLAN_KEYS) else FileKind.DEPLOY

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from stagemesh.config.inputs import PlanInputs
+from stagemesh.plan.diff import differences
+from stagemesh.plan.diffusion_parallel import DiffusionParallelConfig
 from stagemesh.plan.make import Made
-from stagemesh.plan.values import Plan
 from stagemesh.strategy import MeshAxis, StrategySpec
 from tests.config.flagged import CATALOG, made_from, planned, python_made
 
@@ -97,32 +98,24 @@ def ways(said: Saying, folder: Path) -> Iterator[tuple[str, Made]]:
         model="", devices="8xH200", stage_overrides={said.stage: {**beside, **said.fields}}
     )
     yield "stage_overrides", python_made(folder, python, model)
-
-
-def layout(plan: Plan) -> object:
-    """What is decided about where everything runs."""
-    return [
-        (
-            stage.name,
-            [(axis.axis, axis.size, axis.options) for axis in stage.axes],
-            stage.replicas,
-            stage.policy,
-        )
-        for stage in plan.stages
-    ]
+    if not said.fields.keys() <= DiffusionParallelConfig.__annotations__.keys():
+        return
+    config = DiffusionParallelConfig(**beside, **said.fields)  # type: ignore[arg-type]  any field
+    python = PlanInputs(model="", devices="8xH200", fields=config.as_given())
+    yield "Omni(parallel_config=...)", python_made(folder, python, model)
 
 
 @pytest.mark.parametrize("said", SAYINGS, ids=lambda said: said.axis)
-def test_every_way_leads_to_the_same_layout(said: Saying, tmp_path: Path) -> None:
+def test_every_way_leads_to_the_same_plan(said: Saying, tmp_path: Path) -> None:
     """And the size is what was asked for, said by the place where it was said."""
-    layouts = []
+    plans = []
     for place, made in ways(said, tmp_path):
         plan = planned(made)
         first = plan.stages[0]
         assert first.values[f"axes.{said.axis}.size"].origin.startswith(place)
         assert {axis.axis: axis.size for axis in first.axes}[said.axis] == said.size
-        layouts.append(layout(plan))
-    assert layouts == layouts[:1] * len(layouts)
+        plans.append(plan)
+    assert [differences(plans[0], plan) for plan in plans] == [()] * len(plans)
 
 
 def test_every_axis_is_said() -> None:

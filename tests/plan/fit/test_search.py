@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagemesh.plan.build import build
+from stagemesh.plan.checks import MAX_RANKS
 from stagemesh.plan.fit.search import Found
 from stagemesh.spec.facts import StageFacts
 from stagemesh.spec.pipeline import ExecutionType
@@ -256,6 +257,49 @@ def test_many_devices_take_usual_numbers_of_ranks(count: int) -> None:
             48,
             54,
         }
+
+
+@pytest.mark.parametrize("count", [8, 61, 200])
+def test_the_busiest_stage_gets_copies_as_long_as_there_are_devices(count: int) -> None:
+    """A copy more of the busiest has no room, and one less of any other would be the busiest."""
+    for choice in found(asked(SPEECH, SPEECH_FACTS, count=count)).choices:
+        copies = {each.stage_id: len(each.replicas) for each in choice.plan.stages}
+        busy = {
+            each: candidate.time.busy / copies[each]
+            for each, candidate in choice.candidates.items()
+            if candidate.time is not None
+        }
+        busiest = max(busy, key=busy.__getitem__)
+        ranks = sum(each.world_size * len(each.replicas) for each in choice.plan.stages)
+        assert ranks <= count < ranks + choice.candidates[busiest].ranks
+        for each, seconds in busy.items():
+            fewer_copies = copies[each] - 1
+            assert not fewer_copies or seconds * copies[each] / fewer_copies > busy[busiest]
+
+
+def test_of_stages_that_are_as_busy_the_first_gets_the_last_device() -> None:
+    """Where there is one copy more for one of two."""
+    both = dict.fromkeys(("thinker", "talker"), SPEECH_FACTS["thinker"])
+    facts = {**both, "code2wav": StageFacts(num_experts=0)}
+    said = dict.fromkeys(both, Said(axes=[axis("tp", 1), axis("dp", 1)]))
+    best = found(asked(SPEECH, facts, count=4, said=said)).choices[0]
+    assert [len(stage.replicas) for stage in best.plan.stages] == [2, 1, 1]
+
+
+def test_a_stage_gets_no_more_ranks_than_it_may_have() -> None:
+    """However many devices are left."""
+    said = {"thinker": Said(axes=[axis("tp", 1), axis("sp_ring", 1), axis("sp_ulysses", 512)])}
+    facts = replace(WAN, num_attention_heads=512)
+    best = layouts(found(asked(PICTURE, facts, "H200", 65_536, said)))[0]["thinker"]
+    assert 512 * best["stage_replica"] * best.get("cfg", 1) == MAX_RANKS
+
+
+def test_copies_of_very_many_ranks_are_not_looked_at() -> None:
+    """The search of 512 devices is that of 256."""
+    said = {"thinker": Said(axes=[axis("tp", 1), axis("cfg", 1), axis("sp_ulysses", 1)])}
+    many, few = (found(asked(PICTURE, WAN, count=count, said=said)) for count in (512, 256))
+    assert many.tried == few.tried
+    assert max(choice.plan.stages[0].world_size for choice in many.choices) <= 256
 
 
 def test_a_stage_can_have_its_ranks_from_shards_alone() -> None:

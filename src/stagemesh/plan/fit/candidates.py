@@ -35,6 +35,8 @@ from stagemesh.spec.pipeline import StagePipelineConfig
 
 _GAP: Final = "PL017"
 """Says that devices are left out, which other stages may use."""
+_LARGEST: Final = 256
+"""Most ranks of a copy that is looked at, unless more were given: a search stays short."""
 
 
 @frozen
@@ -347,6 +349,7 @@ class StageSearch:
     def _brought(self, bringing: Sequence[Axis], most: int) -> Iterator[Sizes]:
         """Sizes of the axes that bring ranks, all at 1 first."""
         given = self.stack({}).world
+        most = min(most, max(given, _LARGEST))
         names = [axis.name for axis in bringing]
         for product in products(len(names), most // max(given, 1)):
             if is_usual(math.prod(product), most):
@@ -362,7 +365,7 @@ class StageSearch:
         if world == 1:
             first = overlays[0]
             if len(overlays) == 1 and self._supplies(first):
-                yield from ({first.name: size} for size in range(2, most + 1))
+                yield from ({first.name: size} for size in range(2, min(most, _LARGEST) + 1))
             return
         sizes = {
             axis.name: implied_size(axis, self._stage, self.stack(brought).sizes) or world

@@ -8,12 +8,15 @@ as real plans, and ranked by where the planner placed them.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from stagemesh.config.catalog import Catalog
 from stagemesh.plan.build import PlanRequest, build
+from stagemesh.plan.checks import MAX_RANKS
 from stagemesh.plan.colocate import hosts_of, named_of
 from stagemesh.plan.fit.candidates import Candidate, StageSearch
 from stagemesh.plan.fit.layout import Change, changed
@@ -28,6 +31,8 @@ _BUILT: Final = 32
 """Most of them that are built."""
 _DIGITS: Final = 6
 """Digits to which estimates are compared, so that rounding decides nothing."""
+_HALVINGS: Final = 32
+"""How often the limit of how busy devices may be is made closer, before copies come singly."""
 
 
 @frozen
@@ -216,21 +221,53 @@ def _has_room(parts: _Parts, room: int | None, most: int) -> bool:
 
 def _with_copies(parts: _Parts, most: int) -> _Parts:
     """Give the busiest processes one more copy, as long as there are devices for it."""
-    grown = list(parts)
+    staying = {part.host for part in parts if not part.search.grows}
+    grown = _nearly_grown(parts, most, staying)
     while True:
-        left = most - sum(part.own_ranks for part in grown)
-        busy: dict[int, float] = {}
-        for part in grown:
-            busy[part.host] = busy.get(part.host, 0.0) + part.busy
+        busy = _busy(grown)
         busiest = max(busy, key=lambda host: (busy[host], -host))
-        inside = [part for part in grown if part.host == busiest]
-        needed = sum(part.own_ranks // part.copies for part in inside)
-        if not busy[busiest] or needed > left or not all(part.search.grows for part in inside):
-            return grown
-        grown = [
+        further = [
             replace(part, copies=part.copies + 1) if part.host == busiest else part
             for part in grown
         ]
+        if not busy[busiest] or busiest in staying or not _are_few(further, most):
+            return grown
+        grown = further
+
+
+def _nearly_grown(parts: _Parts, most: int, staying: AbstractSet[int]) -> _Parts:
+    """Give at once the copies by which nothing is busier than a limit, the lowest possible.
+
+    One more at a time comes to the same, in as many steps as there are devices.
+    """
+    busy, nearly = _busy(parts), parts
+    low = max((busy[host] for host in staying), default=0.0)
+    high = max(busy.values())
+    for _ in range(_HALVINGS if high > low else 0):
+        limit = (low + high) / 2
+        copies = {host: math.ceil(busy[host] / limit) for host in busy.keys() - staying}
+        enough = [
+            replace(part, copies=max(copies.get(part.host, 0), part.copies)) for part in parts
+        ]
+        if _are_few(enough, most):
+            high, nearly = limit, enough
+        else:
+            low = limit
+    return nearly
+
+
+def _busy(parts: _Parts) -> dict[int, float]:
+    """Seconds that each device of a process is busy, by the stage whose process it is."""
+    busy: dict[int, float] = {}
+    for part in parts:
+        busy[part.host] = busy.get(part.host, 0.0) + part.busy
+    return busy
+
+
+def _are_few(parts: _Parts, most: int) -> bool:
+    """Whether there are devices for all, and no stage gets more ranks than one may have."""
+    own = sum(part.own_ranks for part in parts)
+    return own <= most and all(part.ranks <= MAX_RANKS for part in parts)
 
 
 def _bound(parts: _Parts, most: int) -> Speed:

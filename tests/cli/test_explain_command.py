@@ -70,6 +70,13 @@ def test_an_axis_in_other_letters_is_told_with_its_name(capsys: pytest.CaptureFi
         assert found["help"].startswith(meant)
 
 
+def test_a_word_that_nothing_is_near_may_be_a_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    """The way to explain one is shown, and what is too long to be one is cut."""
+    [found] = data(capsys, "x" * 400, code=1)["diagnostics"]
+    assert found["message"] == f"`{'x' * 39}…` is no code and no field"
+    assert found["help"].endswith("is explained with MODEL behind it")
+
+
 def test_an_axis_is_all_that_is_known_about_it(capsys: pytest.CaptureFixture[str]) -> None:
     """One key for each row of its screen."""
     found = data(capsys, "axis", "stage_pp")["axis"]

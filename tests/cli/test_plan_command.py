@@ -84,7 +84,7 @@ def test_json_and_the_saved_file_are_the_plan(capsys: pytest.CaptureFixture[str]
     assert isinstance(from_json(shown.out), Plan)
 
 
-@pytest.mark.parametrize("path", ["missing/plan.json", "."])
+@pytest.mark.parametrize("path", ["missing/plan.json", ".", "-", "/dev/full"])
 def test_a_file_that_cannot_be_written_is_told(
     path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,7 +117,9 @@ def test_a_saved_plan_is_run_next_or_says_why_not(capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert main(["validate", "plan.json"]) == 0
     shown = capsys.readouterr().out
-    assert "\nnext: `stagemesh plan plan.json` says why it cannot run yet\n" in shown
+    assert '\nnext: `stagemesh run plan.json "..."` says why it cannot run yet\n' in shown
+    assert main(["run", "plan.json", "why"]) == 1
+    assert "cannot be run: the `H200` devices are imaginary\n" in capsys.readouterr().err
     blocked = CheckedFile(path="a.json", kind=FileKind.PLAN, pipeline="p", not_runnable=("so",))
     runs = replace(blocked, path="my plan.json", not_runnable=())
     following = stagemesh.cli._validate._next((blocked, runs), None)

@@ -204,7 +204,7 @@ CASES: Final = (
             files={"deploy.yaml": text.replace("KEY", key)},
             told=(f"CF027 deploy.yaml:{place}: `{key}` follows from other values",),
         )
-        for key in ("use_v2_model_runner", "supports_native_mrv2_data_plane")
+        for key in ("use_v2_model_runner", "supports_native_mrv2_data_plane", "num_gpus")
         for where, place, text in (
             ("in engine options", "2:35", stages("engine_extras: {KEY: true}")),
             ("in an entry", "2:19", stages("KEY: true")),

@@ -47,6 +47,7 @@ def test_another_version_is_refused(version: object) -> None:
     """A plan means exactly one thing."""
     [found] = refused(json.dumps({"version": version}))
     assert found.startswith("error[PL041]: the plan has version")
+    assert ("` as text, and only" in found) is isinstance(version, str)
 
 
 def test_every_mistake_of_a_plan_is_told(plan: Plan) -> None:

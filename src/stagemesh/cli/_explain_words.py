@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 from stagemesh.cli._listing import show_kind
 from stagemesh.cli._screen import columns, show_json, show_text
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.flag_table import load_flags
 from stagemesh.config.plain import plain_fields
+from stagemesh.config.tree import quoted
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.explain_axis import axis_text, explain_axis
 from stagemesh.plan.explain_field import FieldDoc, explain_field, field_names, field_text
 from stagemesh.plan.pages import codes
-from stagemesh.spec.diagnostic import Diagnostic, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic, did_you_mean, nearest
+
+_OF_A_PLAN: Final = "a stage, or a value such as `thinker.tp`, is explained with MODEL behind it"
 
 
 def axis(namespace: argparse.Namespace) -> int:
@@ -25,7 +29,7 @@ def axis(namespace: argparse.Namespace) -> int:
         return 0
     name, catalog = namespace.model, Catalog.installed()
     if name not in catalog.axes:
-        raise unknown(f"no axis is called `{name}`", did_you_mean(name, catalog.axes))
+        raise unknown(f"no axis is called {quoted(name)}", did_you_mean(name, catalog.axes))
     doc = explain_axis(catalog.axes[name], catalog, flags())
     if namespace.json:
         show_json({"axis": plain_fields(doc)})
@@ -40,9 +44,9 @@ def field(namespace: argparse.Namespace) -> int:
     path, catalog = namespace.what, Catalog.installed()
     doc = explain_field(path, catalog, flags())
     if doc is None:
-        known = [*field_names(catalog), *codes(), "axis"]
-        help_text = did_you_mean(path.rpartition(".")[2], known)
-        raise unknown(f"`{path}` is no code and no field", help_text)
+        name, known = path.rpartition(".")[2], [*field_names(catalog), *codes(), "axis"]
+        meant = _OF_A_PLAN if nearest(name, known) is None else did_you_mean(name, known)
+        raise unknown(f"{quoted(path)} is no code and no field", meant)
     if namespace.json:
         show_json({"field": plain_fields(doc)})
         return 0

@@ -72,7 +72,9 @@ def check_writable(path: str, flag: str) -> list[Diagnostic]:
     """Find out whether a file that `flag` asks for could be written, without touching it."""
     target = Path(path)
     folder = target.parent
-    if target.is_dir():
+    if path == "-":
+        reason = "standard output shows what is done; `./-` is a file of that name"
+    elif target.is_dir():
         reason = "it is a folder"
     elif not folder.is_dir():
         reason = f"the folder `{folder}` does not exist"
@@ -88,6 +90,9 @@ def check_writable(path: str, flag: str) -> list[Diagnostic]:
 
 def write_text(path: str, text: str, flag: str) -> None:
     """Write a file that `flag` asked for; raises `DiagnosticError` when that is not possible."""
+    found = check_writable(path, flag)
+    if found:
+        raise DiagnosticError(found)
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:

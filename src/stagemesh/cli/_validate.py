@@ -125,7 +125,7 @@ def _next(files: Sequence[CheckedFile], pipeline: str | None) -> str:
         return "`stagemesh plan MODEL` checks what the model, devices and flags decide"
     runnable = [file for file in files if not file.not_runnable]
     if not runnable:
-        return f"`stagemesh plan {shlex.quote(files[0].path)}` says why it cannot run yet"
+        return f'`stagemesh run {shlex.quote(files[0].path)} "..."` says why it cannot run yet'
     return f'`stagemesh run {shlex.quote(runnable[0].path)} "..."` runs exactly that plan'
 
 

@@ -19,9 +19,14 @@ from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 _NESTED: Final = frozenset({"engine_args", "runtime", "parallel_config", "model_config"})
 """Mappings of an older layout, whose members are stage fields now."""
 
+_COUNTED: Final = (
+    "how many devices a stage takes follows from its axes, such as `tensor_parallel_size`; which"
+    " they are is said by `devices`"
+)
 _RESERVED: Final[Mapping[str, str]] = {
     "use_v2_model_runner": "write `model_runner: v2`",
     "supports_native_mrv2_data_plane": "the pipeline says it; leave it out",
+    **dict.fromkeys(("num_gpus", "num_devices", "world_size"), _COUNTED),
 }
 """Keys that are only ever derived, with what to do instead."""
 

@@ -144,7 +144,10 @@ def _size_mismatch(stack: Stack, item: StackedAxis) -> Diagnostic | None:
         message=f"`{item.axis.name}` size `{item.size}` does not match {product} = `{size}`",
         origin=item.origin,
         notes=tuple(other.set_here for other in stack.axes if other.axis.name in factors),
-        help=f"write `size: {size}`",
+        help=f"write `size: {size}`"
+        if size > 1
+        else f"make {product} `{item.size}`, whose ranks `{item.axis.name}` lies over,"
+        f" or leave `{item.axis.name}` out",
     )
 
 

@@ -10,6 +10,7 @@ from stagemesh.config.check import check
 from stagemesh.config.document import Findings, Source, read_json
 from stagemesh.config.place import Place
 from stagemesh.config.plain import plain_fields
+from stagemesh.config.tree import quoted
 from stagemesh.plan.values import PLAN_VERSION, Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Layer, Origin
@@ -56,12 +57,18 @@ def _no_plan(why: str, origin: Origin) -> Diagnostic:
     )
 
 
+def _version_text(version: object) -> str:
+    text = quoted(version)
+    return f"{text} as text" if isinstance(version, str) else text
+
+
 def _wrong_version(value: Mapping[str | int, object], origin: Origin) -> Diagnostic:
     if "version" not in value:
         return _no_plan("it has no `version`", origin)
     return Diagnostic(
         code="PL041",
-        message=f"the plan has version `{value['version']}`, and only `{PLAN_VERSION}` can be read",
+        message=f"the plan has version {_version_text(value['version'])},"
+        f" and only `{PLAN_VERSION}` can be read",
         origin=origin,
         help="plan again with `stagemesh plan MODEL -o plan.json`",
     )

@@ -159,7 +159,8 @@ def _problems(found: Found, request: PlanRequest, offers: Offers) -> Iterator[Di
             yield Diagnostic(
                 code="PL133",
                 severity=Severity.WARNING,
-                message=f"`{name}` stays as it was given: nothing tells how fast it is",
+                message=f"`{name}` stays as it was given and counts in no speed:"
+                " nothing tells how fast it is",
                 origin=_ORIGIN,
             )
 

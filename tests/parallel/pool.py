@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from stagemesh.parallel.mesh.stores import TCPStore
+from tests.waiting import WAIT_S
 
-WAIT_S: Final = 60.0
+
 ROOT: Final = Path(__file__).parents[2]
 
 

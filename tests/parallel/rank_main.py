@@ -1,4 +1,7 @@
-"""The process of a pool: forks its ranks, each of which runs cases until nobody asks any more."""
+"""The process of a pool: forks its ranks, each of which runs cases until nobody asks any more.
+
+What takes long to import is imported once, before the ranks part.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import socket
 import sys
 import traceback
 from typing import Any
+
+import diffusers.models.autoencoders.autoencoder_kl  # noqa: F401  for all ranks at once
 
 from stagemesh.parallel.mesh.backends import CONNECT, Backend
 from stagemesh.parallel.mesh.device_mesh import DeviceMesh

@@ -64,6 +64,10 @@ class TileRule:
     """Attribute with the share of a tile that lies over the one before."""
     overlap_width: str | None = None
     """The same along the width."""
+    encode: str = "tiled_encode"
+    """Method that encodes a picture in tiles."""
+    decode: str = "tiled_decode"
+    """Method that decodes one in tiles."""
 
 
 class CausalCache(Enum):

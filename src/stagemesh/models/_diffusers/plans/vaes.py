@@ -11,6 +11,7 @@ _BY_SHARE: Final = TileRule(
     width="tile_sample_min_size",
     overlap_height="tile_overlap_factor",
     overlap_width="tile_overlap_factor",
+    encode="_tiled_encode",
 )
 _BY_STEP: Final = TileRule(
     height="tile_sample_min_height",

@@ -61,20 +61,27 @@ def _side(
     return size, int(size * (1 - share))
 
 
-def halo_of(module: nn.Module, role: VaeRole) -> Halo:
+def step_of(module: nn.Module, dim: int = _ROWS) -> int:
+    """Return how many rows, or columns, of what comes in there are for one that comes out."""
+    conv = _conv(module)
+    return 1 if conv is None else conv.stride[dim]
+
+
+def halo_of(module: nn.Module, role: VaeRole, dim: int = _ROWS) -> Halo:
     """Return what a convolution, or a module that pads for the one inside, sees.
 
-    A band begins at a multiple of its step. Wrappers pad as much above as below.
+    A band of rows, or of columns, begins at a multiple of its step. Wrappers pad as much above as
+    below.
     """
     conv = _conv(module)
     assert conv is not None
-    kernel, step = conv.kernel_size[_ROWS], conv.stride[_ROWS]
+    kernel, step = conv.kernel_size[dim], conv.stride[dim]
     above = kernel // 2
     if role is VaeRole.DOWN:
         above = 0
     elif type(module) in (nn.Conv2d, nn.Conv3d):
         assert not isinstance(conv.padding, str)
-        above = conv.padding[_ROWS]
+        above = conv.padding[dim]
     return Halo(above=above, below=max(kernel - step - above, 0))
 
 

@@ -258,6 +258,38 @@ CASES: Final = (
         gives={"text_encoder.tp": 4},
     ),
     Case(
+        name="T65 a deploy file may say it in the entry of its stage",
+        line="",
+        deploy=stages(s0={"text_encoder_tp_size": 4}),
+        model="split",
+        gives={"text_encoder.tp": 4, "denoiser.tp": UNSET},
+    ),
+    Case(
+        name="T65 and what is wrong with it is told under the name that stands there",
+        line="",
+        deploy=stages(s0={"text_encoder_tp_size": 0}),
+        model="split",
+        codes=("CF013",),
+        words=(
+            "`text_encoder.text_encoder_tp_size` must be `>= 1`",
+            "stages[0].text_encoder_tp_size",
+        ),
+    ),
+    Case(
+        name="T65 in the entry of another stage it is an error as well",
+        line="",
+        deploy=stages(s1={"text_encoder_tp_size": 1}),
+        model="split",
+        codes=("CF063",),
+        words=("`denoiser.text_encoder_tp_size`", "move it to `text_encoder`"),
+    ),
+    Case(
+        name="one word behind a flag for several is what a file says with one word",
+        line="--lora-path some/adapter",
+        model="picture",
+        gives={"dit.lora_path": "some/adapter"},
+    ),
+    Case(
         name="T65 the stage's own key wins there too",
         line=BOTH.replace("SIZE", "4"),
         model="split",

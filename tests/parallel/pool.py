@@ -19,7 +19,6 @@ from typing import Any, Final
 from stagemesh.parallel.mesh.stores import TCPStore
 from tests.waiting import WAIT_S
 
-
 ROOT: Final = Path(__file__).parents[2]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
+from stagemesh.config.aliases import under_own_names, written_as
 from stagemesh.config.axis_settings import FORMS
 from stagemesh.config.check import checker, key_meant, unknown_key, wrong_type
 from stagemesh.config.extras import EXTRAS, read_extras
@@ -17,6 +19,8 @@ from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import ENABLED, SIZE, Axis, DeployField
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.unset import UNSET
+
+_AS_IT_IS: Final[Mapping[str, str]] = {}
 
 
 def read_stages(
@@ -39,7 +43,7 @@ def read_stages(
         else:
             unknown_key(misspelt, here, run, known)
             stage_id = None
-        label = here.label
+        label, stage = here.label, None
         if stage_id is not None:
             if stage_id in seen:
                 _tell_twice(stage_id, here, seen[stage_id], run)
@@ -48,10 +52,12 @@ def read_stages(
             stage = stages.numbered(stage_id)
             label = stage.model_stage if stage is not None and stages.pipeline else label
         read = (STAGE_KEY, misspelt)
-        settings = {key: value for key, value in entry.items() if key not in read}
+        written = {key: value for key, value in entry.items() if key not in read}
         named = Place(located=here.located, path=here.path, label=label)
+        settings = under_own_names(written, named, stage, stages.aliases, run)
+        names = written_as(written, stage, stages.aliases)
         owner = UNKNOWN_STAGE if stage_id is None else stage_id
-        yield from of_stages(read_stage(settings, named, owner, fields, run))
+        yield from of_stages(read_stage(settings, named, owner, fields, run, names))
 
 
 def _stage_id(
@@ -89,11 +95,15 @@ def read_stage(
     stage_id: int,
     fields: Mapping[str, StageField],
     run: Run,
+    written: Mapping[str, str] = _AS_IT_IS,
 ) -> Iterator[Patch]:
-    """Read the fields of one stage; what is wrong goes to `run`."""
+    """Read the fields of one stage; what is wrong goes to `run`.
+
+    `written` has the name of a field at its place, where it is another one.
+    """
     patches: list[Patch] = []
     for name, value in entry.items():
-        here = place.child(name)
+        here = place.child(written.get(str(name), name))
         if value is UNSET and name in fields:
             continue
         if name == EXTRAS:

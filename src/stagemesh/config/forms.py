@@ -60,6 +60,11 @@ def form_of(annotation: Annotation) -> Form | None:
     return Form.INTEGER if forms == {Form.INTEGER, Form.TEXT} else None
 
 
+def takes_text(annotation: Annotation) -> bool:
+    """Whether a field takes one text as it is, also where it takes several."""
+    return Form.TEXT in map(_form, _members(annotation))
+
+
 def choices_of(annotation: Annotation) -> tuple[str, ...]:
     """Return the words that a field takes, when there are only so many."""
     words: list[str] = []

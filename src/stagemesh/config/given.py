@@ -16,7 +16,7 @@ from stagemesh.config.check import hints, wrong_type
 from stagemesh.config.document import Source, read_mapping
 from stagemesh.config.fields import StageField
 from stagemesh.config.flag_rules import NO_FLAG, StartFields
-from stagemesh.config.forms import Form, form_of, read_object, read_words
+from stagemesh.config.forms import Form, form_of, read_object, read_words, takes_text
 from stagemesh.config.inputs import GivenField
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.config.place import Nowhere, Place, Run
@@ -69,7 +69,7 @@ def level_of(name: str, scope: Scope) -> Level | None:
     if name in pipeline_fields():
         return Level.PIPELINE
     known = scope.fields.get(name)
-    is_stages = name in scope.aliases or (known is not None and takes_flag(known))
+    is_stages = name in scope.stages.aliases or (known is not None and takes_flag(known))
     return Level.STAGE if is_stages else None
 
 
@@ -112,7 +112,12 @@ def _tell_unknown(field: GivenField, scope: Scope, run: Run) -> None:
         message = f"{quoted(field.name)} is said of one stage, not of all"
         help_text = f'write `stage_overrides={{"{stage}": {{"{name}": ...}}}}`'
     else:
-        names = {*hints(StartFields), *hints(LaunchOptions), *pipeline_fields(), *scope.aliases}
+        names = {
+            *hints(StartFields),
+            *hints(LaunchOptions),
+            *pipeline_fields(),
+            *scope.stages.aliases,
+        }
         names |= {name for name, each in scope.fields.items() if takes_flag(each)}
         help_text = did_you_mean(field.name, names)
     run.tell("CF065", message, origin_of(field), help_text)
@@ -133,7 +138,9 @@ def plain_value(field: GivenField, annotation: Any, run: Run) -> object:  # noqa
     """Return the value as plain data; `UNSET` where it is none, which is told."""
     form = form_of(annotation)
     if field.is_typed and isinstance(field.value, tuple):
-        return read_words(field.value, form, field.source, run)
+        found = read_words(field.value, form, field.source, run)
+        is_one = isinstance(found, tuple) and len(found) == 1 and takes_text(annotation)
+        return found[0] if is_one else found  # type: ignore[index]  # a tuple, of one
     if form is Form.OBJECT and isinstance(field.value, str):
         return read_object(field.value, field.source, run)
     where = Source(name=field.source, layer=Layer.GLOBAL)

@@ -51,8 +51,8 @@ class _Reader:
         self._engines = {stage.stage_id: self._engine(stage) for stage in self._started}
 
     def read(self, given: list[GivenField]) -> list[Patch]:
-        fields = [each for each in given if each.name not in self._scope.aliases]
-        aliases = [each for each in given if each.name in self._scope.aliases]
+        fields = [each for each in given if each.name not in self._scope.stages.aliases]
+        aliases = [each for each in given if each.name in self._scope.stages.aliases]
         narrow = [patch for each in aliases for patch in self._alias(each)]
         taken = {(patch.stage_id, patch.path) for patch in narrow}
         wide = [patch for each in self._of_one_stage(fields) for patch in self._field(each)]
@@ -62,7 +62,7 @@ class _Reader:
 
     def _alias(self, given: GivenField) -> Iterator[Patch]:
         """Read a name that means a field of one stage; what is said of that stage itself wins."""
-        owner, name = self._scope.aliases[given.name]
+        owner, name = self._scope.stages.aliases[given.name]
         stage = next((each for each in self._started if each.model_stage == owner), None)
         if stage is None:
             self._tell_useless(given, f"`{given.name}` means `{owner}.{name}`")

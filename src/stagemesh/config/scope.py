@@ -20,9 +20,3 @@ class Scope:
     """Stage fields by name."""
     catalog: Catalog
     """Declarations of axes and engines."""
-
-    @property
-    def aliases(self) -> Mapping[str, tuple[str, str]]:
-        """Names that mean a field of one stage of this pipeline: stage name and field."""
-        pipeline = self.stages.pipeline
-        return {} if pipeline is None else pipeline.stage_cli_aliases

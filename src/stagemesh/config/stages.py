@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stagemesh.spec.diagnostic import nearest
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
@@ -27,6 +29,11 @@ class Stages:
         if self.pipeline is None:
             return StagePipelineConfig(stage_id=stage_id, model_stage=str(stage_id))
         return next((stage for stage in self.pipeline.stages if stage.stage_id == stage_id), None)
+
+    @property
+    def aliases(self) -> Mapping[str, tuple[str, str]]:
+        """Names that mean a field of one stage of this pipeline: stage name and field."""
+        return {} if self.pipeline is None else self.pipeline.stage_cli_aliases
 
     @property
     def listed(self) -> str:

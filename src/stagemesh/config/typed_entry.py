@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from stagemesh.config.aliases import under_own_names, written_as
 from stagemesh.config.check import checker, hints, unknown_key, wrong_type
 from stagemesh.config.entries import axis_patches, read_stage
 from stagemesh.config.patch import UNKNOWN_STAGE, Patch
@@ -17,9 +18,7 @@ from stagemesh.config.refusals import tell_no_stage_field
 from stagemesh.config.schema import Size
 from stagemesh.config.scope import Scope
 from stagemesh.config.strategy import policy_of
-from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import ENABLED, SIZE, Axis
-from stagemesh.spec.diagnostic import Diagnostic, Severity
 from stagemesh.spec.pipeline import StagePipelineConfig
 from stagemesh.spec.unset import UNSET
 
@@ -36,7 +35,7 @@ def read_typed_entry(
     """Read the fields of one stage; what is wrong goes to `run`."""
     stage_id = UNKNOWN_STAGE if stage is None or scope.stages.pipeline is None else stage.stage_id
     fields: dict[str | int, object] = {}
-    for name, value in _meant(entry, place, stage, scope, run).items():
+    for name, value in under_own_names(entry, place, stage, scope.stages.aliases, run).items():
         axis = None if name in scope.fields else scope.catalog.axes.get(str(name))
         if axis is None and name not in scope.fields:
             tell_no_stage_field(name, value, place, run, scope.fields, scope.catalog.axes)
@@ -44,40 +43,8 @@ def read_typed_entry(
             fields[name] = value
         elif value is not UNSET:
             yield from _axis(axis, value, place.child(name), stage_id, run)
-    yield from read_stage(fields, place, stage_id, scope.fields, run)
-
-
-def _meant(
-    entry: Mapping[str | int, object],
-    place: Place,
-    stage: StagePipelineConfig | None,
-    scope: Scope,
-    run: Run,
-) -> Mapping[str | int, object]:
-    """Put the field that each alias of the pipeline means in its place."""
-    meant = {name: value for name, value in entry.items() if name not in scope.aliases}
-    if stage is None:  # it may have been any
-        return meant
-    for name in (each for each in entry if each in scope.aliases):
-        owner, field = scope.aliases[str(name)]
-        here = place.child(name)
-        if stage.model_stage != owner:
-            message = f"{here.name} means `{owner}.{field}`, and stands at another stage"
-            run.tell("CF063", message, here.key_origin, f"move it to `{owner}`")
-        elif field not in entry:
-            meant[field] = entry[name]
-        elif entry[field] != entry[name]:
-            own = quoted(entry[field])
-            run.findings.append(
-                Diagnostic(
-                    code="CF064",
-                    severity=Severity.WARNING,
-                    message=f"{here.name}, {quoted(entry[name])}, is replaced by `{field}`, {own}",
-                    origin=place.child(field).origin,
-                    help=f"`{name}` means `{owner}.{field}`; leave one of them out",
-                )
-            )
-    return meant
+    names = written_as(entry, stage, scope.stages.aliases)
+    yield from read_stage(fields, place, stage_id, scope.fields, run, names)
 
 
 def _axis(axis: Axis, value: object, place: Place, stage_id: int, run: Run) -> Iterator[Patch]:

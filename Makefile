@@ -115,7 +115,6 @@ demo: $(INSTALLED)
 		shift
 		local wav=$$1
 		shift
-		$(BIN)/stagemesh plan voice_chat "$$@"
 		$(BIN)/stagemesh run voice_chat "$(QUESTION)" --output "$$wav" "$$@"
 	}
 	run "one process per stage" answer.wav

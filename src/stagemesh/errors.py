@@ -132,6 +132,13 @@ class InvalidRequestError(RequestError):
     help = "change the request: shorten what is too long, or raise `max_model_len` of the stage"
 
 
+class SessionModeError(InvalidRequestError):
+    """A request where requests are turns of sessions, or a session where they take turns."""
+
+    code = "RT062"
+    help = "open a session where the pipeline is full duplex, and send requests where it is not"
+
+
 class StageFailedError(RequestError):
     """A stage reported a failure, or the process that ran it is gone."""
 

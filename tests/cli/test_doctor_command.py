@@ -91,6 +91,8 @@ def test_an_old_python_is_a_failure() -> None:
         ('torch<2.14,>=2.13; extra == "run"', None, WARNING),
         ('torch<2.14,>=2.13; extra == "run"', "2.10", WARNING),
         ('torch<2.14,>=2.13; extra == "run"', "2.13.1", OK),
+        ('ray>=2.50; extra == "ray"', None, OK),
+        ('ray>=2.50; extra == "ray"', "2.49", WARNING),
     ],
 )
 def test_a_package_is_checked_by_its_version(
@@ -99,13 +101,14 @@ def test_a_package_is_checked_by_its_version(
     """What only running needs is a warning, with the command that installs it."""
     [check] = software.package_checks(requirement, lambda _name: version)
     assert check.state is state
-    extra = "[run]" if "extra" in requirement else ""
+    extra = f"[{requirement[-4:-1]}]" if "extra" in requirement else ""
     assert check.help == (None if state is OK else f"pip install 'stagemesh{extra}'")
 
 
 def test_packages_of_demos_and_development_do_not_matter() -> None:
     """Nobody who runs models needs them."""
-    assert list(software.package_checks('ruff>=0.14; extra == "dev"')) == []
+    for extra in ("dev", "ray"):
+        assert list(software.package_checks(f'stagemesh[run]; extra == "{extra}"')) == []
     [check] = software.package_checks("no-such-distribution>=1")
     assert check.message == "not installed, and stagemesh needs >=1"
 

@@ -9,6 +9,7 @@ import json
 import wave
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,10 +22,11 @@ from stagemesh.config.host import read_host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.make import make
 from stagemesh.plan.save import to_json
-from stagemesh.plan.values import Plan
+from stagemesh.plan.values import Plan, SessionPlan
 from stagemesh.runtime.audio import Audio
 from stagemesh.runtime.outputs import OmniResult, StageProgress, StageReport, StageState
 from stagemesh.runtime.telemetry import Observers, Outcome
+from tests.runtime.talking import duplex_plan
 
 CONFIG: Final = {"model_type": "voice_chat"}
 SPOKEN: Final = Audio(samples=array("f", [0.5] * 44100).tobytes(), sampling_rate=22050)
@@ -264,3 +266,18 @@ def test_what_cannot_be_planned_is_not_run(model: str, capsys: pytest.CaptureFix
     assert main(["run", model, "hi", "--devices", "none", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     assert [each["code"] for each in found] == ["PL001"]
+
+
+def test_one_request_has_no_place_where_sessions_are_held(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is told before anything starts."""
+    made = make(PlanInputs(model=model), read_host())
+    assert made.plan is not None
+    session = SessionPlan(mode="duplex", duplex=duplex_plan([(0,)]))
+    talking = replace(made, plan=replace(made.plan, session=session))
+    monkeypatch.setattr(stagemesh.cli._run, "made_from", lambda _namespace: talking)
+    assert main(["run", model, "hi"]) == 1
+    shown = capsys.readouterr().err
+    assert "error[RT062]: requests of `voice_chat` are turns of sessions" in shown
+    assert "Plan for" not in shown

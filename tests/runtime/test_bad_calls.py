@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +13,7 @@ import pytest
 from stagemesh.config.launch import LaunchOptions
 from stagemesh.errors import ClosedError, DiagnosticError
 from stagemesh.runtime.calls import Prompt
-from stagemesh.runtime.checks import check_timeout
+from stagemesh.runtime.checks import check_executable, check_timeout
 from stagemesh.runtime.edge_out import EdgeOut
 from stagemesh.runtime.loop_thread import LoopThread
 from stagemesh.runtime.omni import AsyncOmni
@@ -37,6 +38,17 @@ def test_a_system_is_one_frontend() -> None:
     plan = replace(fake_plan(three_stages()), launch=LaunchOptions(api_server_count=2))
     with pytest.raises(DiagnosticError, match="RT061"):
         AsyncOmni(plan)
+
+
+def test_ray_that_is_not_installed_is_missed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A headless start asks it for nothing."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    plan = replace(fake_plan(three_stages()), launch=LaunchOptions(worker_backend="ray"))
+    with pytest.raises(DiagnosticError, match=r"RT063.*`thinker`, `talker`, `vocoder`"):
+        AsyncOmni(plan)
+    headless = replace(plan, launch=replace(plan.launch, headless=True, stage_id=0))
+    assert check_executable(headless) == []
+    assert check_executable(replace(plan, launch=LaunchOptions())) == []
 
 
 def changed(**fields: object) -> Payload:

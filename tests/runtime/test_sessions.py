@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stagemesh.errors import ClosedError, InvalidRequestError, SessionRefusedError
+from stagemesh.errors import ClosedError, SessionModeError, SessionRefusedError
 from stagemesh.runtime.omni import AsyncOmni
 from stagemesh.runtime.session import SessionOver
 from tests.runtime.started import Started
@@ -90,7 +90,7 @@ def test_requests_are_turns_of_sessions_where_there_are_sessions(system: Started
     """One outside would take a place that nobody counts."""
 
     async def work(omni: AsyncOmni) -> None:
-        with pytest.raises(InvalidRequestError, match="open one first"):
+        with pytest.raises(SessionModeError, match="open one first"):
             await omni.run("a")
 
     system.call(work(system.omni))
@@ -100,7 +100,7 @@ def test_there_are_no_sessions_where_requests_take_turns(streaming: Started) -> 
     """It says so."""
 
     async def work(omni: AsyncOmni) -> None:
-        with pytest.raises(InvalidRequestError, match="has no sessions"):
+        with pytest.raises(SessionModeError, match="has no sessions"):
             await omni.open_session()
 
     streaming.call(work(streaming.omni))

@@ -335,4 +335,4 @@ def test_a_session_needs_a_websocket_and_a_pipeline_that_has_sessions(client: Cl
     status, _, body = client.get("/v1/session")
     assert (status, json.loads(body)["error"]["message"]) == (400, "a session needs a websocket")
     status, _, body = client.post({"prompt": "hi"})
-    assert (status, json.loads(body)["error"]["code"]) == (400, "RT012")
+    assert (status, json.loads(body)["error"]["code"]) == (400, "RT062")

@@ -27,8 +27,14 @@ from stagemesh.spec.registry import (
 )
 
 _DISTRIBUTION: Final = "stagemesh"
-_RUN: Final = "run"
-"""The extra that running models needs."""
+_PURPOSES: Final[Mapping[str | None, str]] = {
+    None: "stagemesh",
+    "run": "running models",
+    "ray": "starting stages by Ray",
+}
+"""What the packages of an extra are for, and those without one."""
+_OPTIONAL: Final = ("ray",)
+"""Extras that nobody needs who does not ask for what they are for."""
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([^;]*?)\s*(?:;(.*))?")
 _BOUND: Final = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*([0-9][0-9A-Za-z.+!*-]*)")
 _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
@@ -82,13 +88,16 @@ def package_checks(
     match = _REQUIREMENT.fullmatch(requirement)
     assert match is not None, requirement
     name, wanted, extra = match[1], match[2], _EXTRA.search(match[3] or "")
-    if extra is not None and extra[1] != _RUN:
-        return  # needed for demos and development alone
-    version, is_base = installed(name), extra is None
-    install = f"pip install '{_DISTRIBUTION}{'' if is_base else f'[{_RUN}]'}'"
-    purpose = "stagemesh" if is_base else "running models"
-    if version is None:
-        state = State.FAILURE if is_base else State.WARNING
+    use = None if extra is None else extra[1]
+    if use not in _PURPOSES or name == _DISTRIBUTION:
+        return  # needed for demos and development alone, or the requirements of another extra
+    version, purpose = installed(name), _PURPOSES[use]
+    install = f"pip install '{_DISTRIBUTION}{'' if use is None else f'[{use}]'}'"
+    if version is None and use in _OPTIONAL:
+        message = f"not installed; {purpose} needs {wanted}"
+        yield Check(name=name, state=State.OK, message=message)
+    elif version is None:
+        state = State.FAILURE if use is None else State.WARNING
         message = f"not installed, and {purpose} needs {wanted}"
         yield Check(name=name, state=state, message=message, help=install)
     elif not is_within(version, wanted):

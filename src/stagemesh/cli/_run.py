@@ -19,7 +19,7 @@ from stagemesh.errors import DiagnosticError
 from stagemesh.plan.render import plan_summary
 from stagemesh.plan.table import printable
 from stagemesh.plan.values import Plan
-from stagemesh.runtime.checks import check_prompt, check_runnable, check_timeout
+from stagemesh.runtime.checks import check_one_request, check_prompt, check_runnable, check_timeout
 from stagemesh.runtime.omni import Omni
 from stagemesh.runtime.outputs import OmniResult
 from stagemesh.runtime.timeline import Timeline
@@ -47,7 +47,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 def _check_request(namespace: argparse.Namespace, plan: Plan) -> None:
     """Find what is wrong with the request before anything is started."""
-    found = check_runnable(plan) + check_prompt(namespace.question)
+    found = check_runnable(plan) + check_one_request(plan) + check_prompt(namespace.question)
     found += check_timeout(namespace.timeout, Origin(layer=Layer.GLOBAL, source="--timeout"))
     if namespace.trace is not None:
         found += check_writable(namespace.trace, "--trace")

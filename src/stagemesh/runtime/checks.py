@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from stagemesh.plan.launch import is_by_ray
 from stagemesh.plan.values import Plan
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.origin import Origin
@@ -53,7 +55,37 @@ def check_queue_limit(limit: object) -> list[Diagnostic]:
 def check_executable(plan: Plan) -> list[Diagnostic]:
     """Say why nothing can execute a valid plan, one finding for each reason."""
     message = "the plan cannot be run: {}"
-    return [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
+    found = [Diagnostic(code="RT003", message=message.format(why)) for why in plan.not_runnable]
+    return found + _check_ray(plan)
+
+
+def _check_ray(plan: Plan) -> list[Diagnostic]:
+    """Say that Ray is missing where it is to start stages; a headless start asks it for nothing."""
+    asked = [stage for stage in plan.stages if is_by_ray(plan.launch, stage)]
+    if not asked or plan.launch.headless or importlib.util.find_spec("ray") is not None:
+        return []
+    names = ", ".join(f"`{stage.name}`" for stage in asked)
+    return [
+        Diagnostic(
+            code="RT063",
+            message=f"Ray is to start {names}, and it is not installed",
+            help="pip install 'stagemesh[ray]'",
+        )
+    ]
+
+
+def check_one_request(plan: Plan) -> list[Diagnostic]:
+    """Say why a plan takes no request outside of sessions."""
+    if plan.session.duplex is None:
+        return []
+    return [
+        Diagnostic(
+            code="RT062",
+            message=f"requests of `{plan.pipeline}` are turns of sessions, and this is one request",
+            help="serve it, and open a session at `/v1/session`, or in Python with"
+            " `AsyncOmni.open_session()`",
+        )
+    ]
 
 
 def check_limits(queue_limit: object, unread_bytes: object) -> list[Diagnostic]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from stagemesh.errors import InvalidRequestError
+from stagemesh.errors import SessionModeError
 from stagemesh.plan.values import Plan
 from stagemesh.runtime.calls import Calls
 from stagemesh.runtime.messages import ProtocolError
@@ -21,9 +21,9 @@ class NoDesk:
     counts: Final = SessionCounts()
 
     async def open(self, calls: Calls, timeout_s: float | None) -> Session:
-        """Raise `InvalidRequestError`."""
+        """Raise `SessionModeError`."""
         del calls, timeout_s
-        raise InvalidRequestError("this system takes requests one by one, and has no sessions")
+        raise SessionModeError("this system takes requests one by one, and has no sessions")
 
     def answered(self, where: ReplicaId, answer: SessionOpened | SessionClosed) -> None:
         """Raise `ProtocolError`."""

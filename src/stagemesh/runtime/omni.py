@@ -186,7 +186,7 @@ class AsyncOmni:
         """Open a full-duplex session, which holds one replica of every stage until it is closed.
 
         Raises `SessionRefusedError` when there is no place for it now, another `RequestError` when
-        a stage does not take it or is not in time, and `InvalidRequestError` where the plan has no
+        a stage does not take it or is not in time, and `SessionModeError` where the plan has no
         sessions. Close what is returned in any case.
         """
         if found := check_timeout(timeout_s):

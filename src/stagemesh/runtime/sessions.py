@@ -19,6 +19,7 @@ from stagemesh.errors import (
     ClosedError,
     DeadlineError,
     InvalidRequestError,
+    SessionModeError,
     SessionRefusedError,
     StageFailedError,
     StagemeshError,
@@ -179,9 +180,9 @@ class SessionDesk:
     # --- what is heard of turns and replicas ---------------------------------------------------
 
     def check(self, call: Call) -> None:
-        """Raise `InvalidRequestError` for a request outside of sessions."""
+        """Raise `SessionModeError` for a request outside of sessions."""
         if call.session is None:
-            raise InvalidRequestError("requests are turns of sessions here: open one first")
+            raise SessionModeError("requests are turns of sessions here: open one first")
 
     def begun(self, call: Call) -> None:
         """A turn waits no more."""

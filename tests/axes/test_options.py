@@ -96,7 +96,7 @@ def test_hsdp_alone_asks_for_a_number_of_ranks() -> None:
     finding = said("hsdp", None)
     assert isinstance(finding, Finding)
     assert finding.code == "AX040"
-    assert "`hsdp_shard_size: 8`" in str(finding.help)
+    assert "`hsdp_shard_size: 2`" in str(finding.help)
 
 
 @pytest.mark.parametrize("name", ["dp", "stage_replica"])

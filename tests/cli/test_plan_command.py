@@ -96,6 +96,31 @@ def test_a_file_that_cannot_be_written_is_told(
     assert "--> --output" in shown.err
 
 
+@pytest.mark.parametrize("devices", ["--devices", "--fit"])
+def test_what_was_read_is_not_written_over(
+    devices: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a file of the layout, nor anything in the checkpoint."""
+    given = ["--deploy-config", "deploy.yaml", devices, "8xH200"]
+    Path("deploy.yaml").write_text("async_chunk: false\n", encoding="utf-8")
+    for target in (given[1], f"{FIXTURE}/config.json"):
+        assert main(["plan", FIXTURE, *given, "-o", target]) == 1
+        assert f"error[CL017]: `{target}` " in capsys.readouterr().err
+    assert Path("deploy.yaml").read_text(encoding="utf-8") == "async_chunk: false\n"
+
+
+@pytest.mark.parametrize("text", ["{}", "base_config: qwen2_5_omni", ""])
+def test_a_file_that_takes_the_place_of_the_models_own_says_so(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless it lies on one that ships."""
+    Path("deploy.yaml").write_text(text, encoding="utf-8")
+    given = ["--deploy-config", "deploy.yaml"] if text else []
+    assert main(["plan", FIXTURE, *given, "--devices", "8xH200"]) == 0
+    told = "left out: all values of the model's own deploy file; `base_config: qwen2_5_omni`"
+    assert (told in capsys.readouterr().out) is (text == "{}")
+
+
 def test_a_runnable_plan_says_how_to_run_it() -> None:
     """Saved or not."""
     plan = planned(request(solo()))

@@ -97,6 +97,8 @@ def test_choices_are_listed_where_there_is_nothing_else(
         (("0", "1"), Form.INTEGERS, (0, 1)),
         (("0", "x"), Form.INTEGERS, (0, "x")),
         (("q,v",), Form.TEXTS, ("q", "v")),
+        (('["q,v", "o"]',), Form.TEXTS, ("q,v", "o")),
+        (("[1, 2]",), Form.INTEGERS, (1, 2)),
         (("2-3,6", "4"), Form.TEXTS, ("2-3,6", "4")),
         (('{"a": [1]}',), Form.OBJECT, {"a": (1,)}),
         (("null",), Form.INTEGER, None),
@@ -148,6 +150,16 @@ def test_json_that_is_wrong_is_told_and_leaves_nothing() -> None:
     assert read_words(("[1]",), Form.OBJECT, "--x", run) is UNSET
     assert [str(found) for found in run.findings] == [
         "error[CF004]: expected a JSON object, got a list (--x)"
+    ]
+
+
+@pytest.mark.parametrize("text", ['["a", ', "[" * 100_000])
+def test_a_list_that_is_wrong_is_told(text: str) -> None:
+    """With the two ways to write one."""
+    run = Run()
+    assert read_words((text,), Form.TEXTS, "--x", run) is UNSET
+    assert [(found.code, found.help) for found in run.findings] == [
+        ("CF002", """write `'["one", "two"]'`, or `one,two`""")
     ]
 
 

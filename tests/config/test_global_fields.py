@@ -301,6 +301,11 @@ def test_python_callers_give_the_same_fields(tmp_path: Path) -> None:
             'write `stage_overrides={"0": {"env": ...}}`',
         ),
         ("stages", "unknown field `stages`", "did you mean `stage_id`?"),
+        (
+            "strategi_config",
+            "unknown field `strategi_config`",
+            "did you mean `strategy_config`?",
+        ),
         ("pipeline", "unknown field `pipeline`", "none of the"),
     ],
 )

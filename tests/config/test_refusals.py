@@ -63,3 +63,10 @@ def test_a_parameter_of_requests_has_a_place_of_its_own(speech: Speech) -> None:
     request, slip = (str(each.help) for each in loaded.diagnostics)
     assert "`default_sampling_params`" in request
     assert slip == "did you mean `max_num_seqs`?"
+
+
+def test_a_saved_plan_is_no_deploy_file(speech: Speech) -> None:
+    """One error, and none about each of its keys."""
+    loaded = speech.load(deploy="{version: 1, checkpoint: {path: x}, stages: [{stage_id: 0}]}")
+    [found] = loaded.diagnostics
+    assert (found.code, found.message) == ("CF029", "this is a saved plan, which is no deploy file")

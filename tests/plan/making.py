@@ -47,6 +47,8 @@ class ToyParams:
     """Any number."""
     stop_token_ids: tuple[int, ...] = ()
     """A list."""
+    max_tokens: int | None = None
+    """A number that the planner knows."""
 
 
 def _memory(given: MemoryInput) -> MemoryEstimate | None:

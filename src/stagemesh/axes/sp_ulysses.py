@@ -30,6 +30,7 @@ def _check(view: StackView) -> Iterator[Finding]:
     yield from _check_product(view, options.sequence_parallel_size)
     if view.size("sp_ulysses") == 1:
         return
+    yield from _check_shares(view)
     if options.mode == "strict":
         yield from _check_heads(view)
     elif options.a2a_permute:
@@ -52,6 +53,20 @@ def _check_product(view: StackView, given: int | None) -> Iterator[Finding]:
             help=f"write `{product}`, or leave it out: it follows from the two degrees",
             axes=("sp_ring",),
             option="sequence_parallel_size",
+        )
+
+
+def _check_shares(view: StackView) -> Iterator[Finding]:
+    """Every rank has a head to work on; `strict` asks for more."""
+    size, tp, heads = view.size("sp_ulysses"), view.size("tp"), view.facts.num_attention_heads
+    if heads is not None and size * tp > heads:
+        yield Finding(
+            code="AX054",
+            message=f"`sp_ulysses` x `tp` = `{size * tp}` ranks share `{heads}` heads: some would"
+            " have none",
+            help=f"choose sizes up to `{heads}` together, and cut the sequence further with"
+            " `sp_ring`",
+            axes=("tp",),
         )
 
 

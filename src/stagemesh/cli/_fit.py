@@ -7,7 +7,14 @@ import shlex
 import sys
 
 from stagemesh.cli._fit_arguments import DEFAULT_TOP
-from stagemesh.cli._screen import columns, show_diagnostics, show_json, show_text, write_text
+from stagemesh.cli._screen import (
+    check_not_read,
+    columns,
+    show_diagnostics,
+    show_json,
+    show_text,
+    write_text,
+)
 from stagemesh.config.host import Host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.errors import DiagnosticError
@@ -33,6 +40,9 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
         return 1
     flags = f"--devices {asked.devices}"
     if namespace.output is not None:
+        read = (each.source for each in fitted.documents)
+        checkpoint = fitted.proposals[0].plan.checkpoint.path
+        check_not_read(namespace.output, read, checkpoint, "--output")
         comment = (*_headline(fitted, asked), f"Plan it with `{flags}`.")
         write_text(namespace.output, strategy_text(fitted.proposals[0], comment), "--output")
     if namespace.json:

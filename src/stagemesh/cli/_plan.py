@@ -8,8 +8,15 @@ import sys
 from typing import Final
 
 from stagemesh.cli._arguments import inputs_from
-from stagemesh.cli._screen import columns, show_diagnostics, show_text, write_text
+from stagemesh.cli._screen import (
+    check_not_read,
+    columns,
+    show_diagnostics,
+    show_text,
+    write_text,
+)
 from stagemesh.config.catalog import Catalog
+from stagemesh.config.deploy import BASE
 from stagemesh.config.host import read_host
 from stagemesh.errors import DiagnosticError
 from stagemesh.plan.make import make
@@ -43,12 +50,20 @@ def run(namespace: argparse.Namespace) -> int:
     is_data = namespace.json or (namespace.form is not None and namespace.output is None)
     data = _data(made.plan, namespace.form) if is_data or namespace.output is not None else ""
     if namespace.output is not None:
+        read = (each.source for each in made.documents)
+        check_not_read(namespace.output, read, made.plan.checkpoint.path, "--output")
         write_text(namespace.output, data, "--output")
     if is_data:
         sys.stdout.write(data)
         return 0
     width = columns(sys.stdout)
     sys.stdout.write(f"{plan_text(made.plan, width)}\n")
+    if made.loaded is not None and made.loaded.replaced is not None:
+        name = made.loaded.replaced
+        show_text(
+            f"left out: all values of the model's own deploy file; `{BASE}: {name}` in yours keeps"
+            " them\n"
+        )
     if namespace.values:
         from stagemesh.plan.details import details_text  # noqa: PLC0415  only when typed
 

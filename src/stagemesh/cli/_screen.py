@@ -88,6 +88,25 @@ def check_writable(path: str, flag: str) -> list[Diagnostic]:
     ]
 
 
+def check_not_read(path: str, made_from: Iterable[str], checkpoint: str, flag: str) -> None:
+    """Refuse to write over what a plan was made from, or into its checkpoint; raises."""
+    target = Path(path).resolve()
+    read = {Path(each).resolve() for each in made_from}
+    inside = target.is_relative_to(checkpoint)
+    if target in read or inside:
+        what = "lies in the checkpoint" if inside else "was read for this"
+        raise DiagnosticError(
+            [
+                Diagnostic(
+                    code="CL017",
+                    message=f"`{path}` {what}, and would be written over",
+                    origin=Origin(layer=Layer.GLOBAL, source=flag),
+                    help="name another file",
+                )
+            ]
+        )
+
+
 def write_text(path: str, text: str, flag: str) -> None:
     """Write a file that `flag` asked for; raises `DiagnosticError` when that is not possible."""
     found = check_writable(path, flag)

@@ -26,6 +26,8 @@ from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
 
 BASE: Final = "base_config"
+PLAN_KEYS: Final = frozenset({"version", "checkpoint"})
+"""Keys that every saved plan has, and no deploy file."""
 """The key that names the file below; whoever opens the files follows it."""
 
 _MEANT: Final = {
@@ -76,6 +78,11 @@ class DeployPatches:
     def read(self, document: Document) -> None:
         """Add one file on top of those before."""
         root = Place(located=document)
+        if document.value.keys() >= PLAN_KEYS:
+            message = "this is a saved plan, which is no deploy file"
+            help_text = "give it in place of the model: `stagemesh run plan.json`"
+            self._run.tell("CF029", message, root.origin, help_text)
+            return
         parts: Mapping[str | int, Callable[[object, Place], None]] = {
             "stages": self._read_stages,
             "platforms": self._read_platforms,

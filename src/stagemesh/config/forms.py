@@ -8,18 +8,19 @@ be; only what no source can say is told here, such as JSON that is none or `010`
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Annotated, Final, Literal, Union
 
 from stagemesh.config.check import Annotation
 from stagemesh.config.document import Document, Source, read_json
 from stagemesh.config.place import Run
-from stagemesh.config.tree import leading_zero
+from stagemesh.config.tree import leading_zero, quoted
 from stagemesh.config.yaml_core import is_ambiguous
 from stagemesh.spec.origin import Layer, Origin
 from stagemesh.spec.unset import UNSET
@@ -43,9 +44,9 @@ class Form(Enum):
     TEXT = "text"
     """A word; one of the choices where there are some."""
     INTEGERS = "integers"
-    """Whole numbers: one word that joins them by commas, or several words."""
+    """Whole numbers: one word that joins them by commas, several words, or a JSON list."""
     TEXTS = "texts"
-    """Texts, given in the same two ways."""
+    """Texts, given in the same three ways."""
     OBJECT = "object"
     """A JSON object."""
 
@@ -110,6 +111,7 @@ def _form(annotation: Annotation) -> Form | None:
     return None
 
 
+_AS_A_LIST: Final = """write `'["one", "two"]'`, or `one,two`"""
 _LISTS: Final[Mapping[Form | None, Form]] = {
     Form.INTEGER: Form.INTEGERS,
     Form.TEXT: Form.TEXTS,
@@ -130,15 +132,32 @@ def read_words(words: tuple[str, ...], form: Form | None, source: str, run: Run)
         case Form.OBJECT:
             return read_object(words[0], source, run)
         case Form.INTEGERS | Form.TEXTS:
-            items = words if len(words) > 1 else words[0].split(",")
-            read = _integer if form is Form.INTEGERS else _text
-            built = tuple(read(item, source, run) for item in items)
-            return UNSET if UNSET in built else built
+            return _listed(words, _integer if form is Form.INTEGERS else _text, source, run)
         case Form.INTEGER:
             return _integer(words[0], source, run)
         case Form.NUMBER:
             return _number(words[0], source, run)
     return words[0]
+
+
+def _listed(
+    words: tuple[str, ...], read: Callable[[str, str, Run], object], source: str, run: Run
+) -> object:
+    """Read several words, one with commas, or a JSON list, in which a word may have commas."""
+    if len(words) == 1 and words[0].lstrip().startswith("["):
+        return _read_list(words[0], source, run)
+    items = words if len(words) > 1 else words[0].split(",")
+    built = tuple(read(item, source, run) for item in items)
+    return UNSET if UNSET in built else built
+
+
+def _read_list(text: str, source: str, run: Run) -> object:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"{quoted(source)} takes a JSON list, or words joined by commas: {error}"
+        return run.tell("CF002", message, Origin(layer=Layer.GLOBAL, source=source), _AS_A_LIST)
+    return tuple(items)
 
 
 def read_object(text: str, source: str, run: Run) -> object:

@@ -29,6 +29,8 @@ from stagemesh.spec.unset import UNSET
 
 _VALUES: Final = {"parallel_config": "DiffusionParallelConfig"}
 """Arguments of `Omni` that are a value of their own, each with its type."""
+_ARGUMENTS: Final = frozenset({"strategy_config", "deploy_config", "stage_overrides", "devices"})
+"""Further arguments of `Omni`."""
 _OF_ONE_STAGE: Final = re.compile("stage_([0-9]+)_([a-z0-9_]+)")
 
 
@@ -119,6 +121,7 @@ def _tell_unknown(field: GivenField, scope: Scope, run: Run) -> None:
             *scope.stages.aliases,
         }
         names |= {name for name, each in scope.fields.items() if takes_flag(each)}
+        names |= set() if field.is_typed else _ARGUMENTS
         help_text = did_you_mean(field.name, names)
     run.tell("CF065", message, origin_of(field), help_text)
 

@@ -16,7 +16,7 @@ from stagemesh.config.catalog import Catalog, Model
 from stagemesh.config.checkpoint import INDEX_FILE, ConfigFile
 from stagemesh.config.place import Place, Run
 from stagemesh.config.tree import quoted
-from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean
+from stagemesh.spec.diagnostic import Diagnostic, Note, Severity, did_you_mean, nearest
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import ANY_CLASS, PipelineConfig
@@ -39,7 +39,10 @@ def named_model(name: str, place: Place, catalog: Catalog, run: Run) -> Model | 
         return None
     known = [model.pipeline.model_type for model in catalog.models]
     message = f"unknown pipeline {quoted(name)}"
-    run.tell("MD012", message, place.origin, did_you_mean(name, known))
+    help_text = did_you_mean(name, known)
+    if nearest(name, known) is None:
+        help_text += "; `stagemesh list models` tells them"
+    run.tell("MD012", message, place.origin, help_text)
     return None
 
 

@@ -51,6 +51,8 @@ class Loaded:
     """All that was found, in the order of reading; warnings too."""
     documents: tuple[Document, ...]
     """What was read, for showing the lines at fault."""
+    replaced: str | None = None
+    """The model's own deploy file, where the one that was given keeps none of its values."""
 
 
 def load(inputs: PlanInputs, catalog: Catalog | None = None, platform: str | None = None) -> Loaded:
@@ -96,7 +98,15 @@ class _Loading:
             checkpoint=checkpoint,
             diagnostics=tuple(self._run.findings),
             documents=tuple(self._documents),
+            replaced=None if model is None else self._replaced(model),
         )
+
+    def _replaced(self, model: Model) -> str | None:
+        """Name the model's own deploy file, where another was given that lies on no shipped one."""
+        if isinstance(self._inputs.deploy_config, Unset):
+            return None
+        is_based = any(each.shipped for each in self._documents)
+        return None if is_based else model.pipeline.default_deploy_config_name
 
     # --- opening --------------------------------------------------------------------------------
 

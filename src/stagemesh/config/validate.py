@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from stagemesh.config.axes_off import spoils
 from stagemesh.config.bases import DeployFiles, pipeline_named
 from stagemesh.config.catalog import Catalog
-from stagemesh.config.deploy import read_deploy
+from stagemesh.config.deploy import PLAN_KEYS, read_deploy
 from stagemesh.config.document import Document
 from stagemesh.config.fields import stage_fields
 from stagemesh.config.identify import named_model
@@ -37,8 +37,6 @@ from stagemesh.spec.pipeline import PipelineConfig
 
 _Whole: TypeAlias = tuple[PipelineConfig | None, list[Settings]]
 """The pipeline of a file, where it is known, and what the file says in all for each platform."""
-
-_PLAN_KEYS: Final = ("version", "checkpoint")
 
 
 class FileKind(Enum):
@@ -209,4 +207,4 @@ def kind_of(documents: tuple[Document, ...]) -> FileKind | None:
     root = documents[-1].value
     if is_strategy(documents[-1]):
         return FileKind.STRATEGY
-    return FileKind.PLAN if all(key in root for key in _PLAN_KEYS) else FileKind.DEPLOY
+    return FileKind.PLAN if root.keys() >= PLAN_KEYS else FileKind.DEPLOY

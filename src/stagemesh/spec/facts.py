@@ -104,6 +104,8 @@ class StageFacts:
     component_bytes: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the weights of each component, such as `transformer` or `vae`: of its files, else
     those that follow from its configuration; components of unknown size are left out."""
+    unweighed: tuple[str, ...] = ()
+    """Components whose size is not known."""
     guidance: bool | None = None
     """Whether the model takes classifier-free guidance."""
     uncut: Mapping[str, str] = field(default_factory=dict)

@@ -103,9 +103,9 @@ def test_a_strategy_that_was_given_is_part_of_the_written_one(tmp_path: Path) ->
         "strategies": {
             "thinker": [
                 {"axis": "tp", "size": 2, "name": "halves"},
-                {"axis": "stage_replica", "size": 2, "routing": "least-queue"},
+                {"axis": "stage_replica", "size": 2, "routing": "hash", "key": "user"},
             ],
-            "talker": [{"axis": "stage_pp", "size": 3, "unit": "chunks"}],
+            "talker": [{"axis": "stage_pp", "size": 3}],
         }
     }
     found = fitted(tmp_path, SPEAKING, strategy_config=given)
@@ -113,8 +113,8 @@ def test_a_strategy_that_was_given_is_part_of_the_written_one(tmp_path: Path) ->
     again = planned_again(tmp_path, found, installed(SPEAKING))
     assert layout(again) == layout(found.proposals[0].plan)
     assert "halves" in text
-    assert "routing: least_queue" in text
-    assert "unit: chunks" in text
+    assert "routing: hash" in text
+    assert "key: user" in text
 
 
 def test_axes_of_the_deploy_file_may_be_written_again(tmp_path: Path) -> None:

@@ -92,3 +92,14 @@ def test_all_outputs_together_is_what_is_done_without_chunks(toy: Toy) -> None:
     edges = [{"from": 0, "to": 1, "window_size": -1}]
     assert toy.found({"edges": edges}) == []
     assert toy.found({"active_stream_window": 0}) == []
+
+
+def test_chunks_in_flight_are_bounded_where_there_are_some(toy: Toy) -> None:
+    """A stage that hands over whole outputs has none."""
+    bound = {"s0": {"stage_pp": {"size": 2, "unit": "chunks"}}}
+    toy = replace(toy, model=ABLE)
+    assert toy.found({}, overrides=bound) == []
+    whole = replace(toy, model=TWO)
+    told = "PL124?: `unit: chunks` of `s0` bounds nothing: it hands over no chunks"
+    assert whole.found({}, overrides=bound) == [told]
+    assert whole.found({}, overrides={"s0": {"stage_pp": {"size": 2, "unit": "requests"}}}) == []

@@ -58,6 +58,14 @@ def test_a_value_whose_effect_on_memory_is_unknown_is_told(
     ]
 
 
+def test_sizes_that_overrides_change_are_not_checked() -> None:
+    """They replace what the axes were held against."""
+    made = _made("qwen2_5_omni", "thinker.hf_overrides={num_hidden_layers: 2}")
+    assert made.plan is not None, text_of(made)
+    told = "sizes of `thinker`: axes are held against the checkpoint without `hf_overrides`"
+    assert told in made.plan.skipped_checks
+
+
 def test_the_given_type_decides_what_a_network_takes_that_runs_once() -> None:
     """By the number of its weights, or by its files."""
     for facts in (StageFacts(num_parameters=10**9), StageFacts(weight_bytes=2 * 10**9)):

@@ -84,5 +84,5 @@ def flag(config: JsonObject, key: str) -> bool:
 def _whole(value: object, key: str, least: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
         return value
-    message = f"`{key}` must be a whole number from `{least}`, got `{value!r:.40}`"
+    message = f"`{key}` must be a whole number from `{least}` to `{_MOST}`, got `{value!r:.40}`"
     raise TypeError(message)

@@ -87,6 +87,7 @@ def _weighed(
     return replace(
         facts,
         component_bytes=weights.component_bytes,
+        unweighed=tuple(name for name in components if name not in weights.component_bytes),
         weight_bytes=weights.weight_bytes,
         weight_dtype=facts.weight_dtype or weights.dtype,
     )

@@ -128,8 +128,8 @@ class _Reading:
             self.found.append(
                 Diagnostic(
                     code="MD031",
-                    message=f"`model_index.json` lists `{name}`, and there is no"
-                    f" `{name}/config.json`",
+                    message=f"`{name}/config.json`, which `model_index.json` lists, is missing or"
+                    " empty",
                     help="download the rest of the checkpoint, or write `[null, null]` for it",
                 )
             )

@@ -31,6 +31,8 @@ class StageCost:
     """Cost of each axis that is larger than 1 and has one."""
     uncounted: tuple[str, ...] = ()
     """Given values that change what it holds in a way that is unknown."""
+    unweighed: tuple[str, ...] = ()
+    """Components whose size is not known, and so is not in the memory."""
     unknown: tuple[str, ...] = ()
     """Axes whose cost cannot be told, though the engine describes what it runs."""
 
@@ -89,6 +91,7 @@ def stage_cost(stack: Stack, choice: EngineChoice, devices: DevicesPlan) -> Stag
         pieces=given.pieces,
         axes=known,
         uncounted=scaled.uncounted,
+        unweighed=given.facts.unweighed,
         unknown=tuple(name for name, cost in costs.items() if cost is None),
     )
 

@@ -13,6 +13,7 @@ _TRANSFER: Final = "kv_transfer_config"
 _CHUNKS: Final = "async_chunk"
 _WINDOW: Final = "active_stream_window"
 _TOGETHER: Final = "window_size"
+_UNIT, _OF_CHUNKS = "unit", "chunks"
 
 
 def chunks(context: RuleContext) -> Ruling:
@@ -52,6 +53,13 @@ def _idle(context: RuleContext) -> Iterator[Diagnostic]:
         yield from _told(
             context, f"`{_WINDOW}` bounds nothing: no stage hands over chunks", given.origin
         )
+    for draft in context.drafts:
+        sources = {source for source, _target in chunked}
+        for item in draft.stack.axes:
+            unit = item.settings.options.get(_UNIT)
+            if unit is not None and unit.value == _OF_CHUNKS and draft.stage_id not in sources:
+                message = f"`{_UNIT}: {_OF_CHUNKS}` of `{draft.stage.model_stage}` bounds nothing:"
+                yield from _told(context, f"{message} it hands over no chunks", unit.origin)
     for edge in context.settings.edges:
         ends = (edge.source, edge.target)
         if (edge.window_size or 0) > 0 and ends not in chunked:

@@ -19,6 +19,7 @@ from stagemesh.plan.rules.memory import memory
 from stagemesh.plan.rules.mps import mps
 from stagemesh.plan.rules.numa import numa
 from stagemesh.plan.rules.recovery import recovery
+from stagemesh.plan.rules.requests import requests
 from stagemesh.plan.rules.runner import runner
 from stagemesh.plan.rules.session import session
 from stagemesh.plan.rules.shares import shares
@@ -30,6 +31,7 @@ RULES: Final[tuple[Rule, ...]] = (
     session,
     runner,
     lora,
+    requests,
     kernels,
     executor,
     numa,

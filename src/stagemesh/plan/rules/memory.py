@@ -8,9 +8,11 @@ from typing import Final
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.stage import StageDraft
 
+_OVERRIDES: Final = "hf_overrides"
+"""Field that replaces values of the configuration, after all that is checked here."""
 _UNCOUNTED: Final = (
     "quantization",
-    "hf_overrides",
+    _OVERRIDES,
     "kv_cache_dtype",
     "mamba_ssm_cache_dtype",
     "diffusion_quantization_config",
@@ -25,15 +27,20 @@ _AS_IT_IS: Final[tuple[object, ...]] = (None, False, "auto", {})
 
 
 def memory(context: RuleContext) -> Ruling:
-    """Say of which values the estimates know nothing; an engine that acts on one counts it."""
-    return Ruling(
-        skipped=tuple(
-            f"memory of `{draft.stage.model_stage}`: the effect of {value} is not estimated"
-            for draft in context.drafts
-            if draft.memory is not None
-            for value in (*_own(draft), *_of_others(draft, context.drafts))
-        )
-    )
+    """Say what the estimates do not know; an engine that acts on a value counts it."""
+    return Ruling(skipped=tuple(_skipped(context.drafts)))
+
+
+def _skipped(drafts: Sequence[StageDraft]) -> Iterator[str]:
+    for draft in drafts:
+        stage = draft.stage.model_stage
+        if draft.memory is not None:
+            for name in draft.cost.unweighed:
+                yield f"memory of `{stage}`: how large `{name}` is cannot be told"
+            for value in (*_own(draft), *_of_others(draft, drafts)):
+                yield f"memory of `{stage}`: the effect of {value} is not estimated"
+        if draft.choice.stage_args.get(_OVERRIDES) not in _AS_IT_IS:
+            yield f"sizes of `{stage}`: axes are held against the checkpoint without `{_OVERRIDES}`"
 
 
 def _own(draft: StageDraft) -> Iterator[str]:

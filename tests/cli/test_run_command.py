@@ -22,7 +22,8 @@ from stagemesh.config.host import read_host
 from stagemesh.config.inputs import PlanInputs
 from stagemesh.plan.make import make
 from stagemesh.plan.save import to_json
-from stagemesh.plan.values import Plan, SessionPlan
+from stagemesh.plan.sessions import SessionPlan
+from stagemesh.plan.values import Plan
 from stagemesh.runtime.audio import Audio
 from stagemesh.runtime.outputs import OmniResult, StageProgress, StageReport, StageState
 from stagemesh.runtime.telemetry import Observers, Outcome

@@ -100,7 +100,7 @@ def ways(said: Saying, folder: Path) -> Iterator[tuple[str, Made]]:
     yield "stage_overrides", python_made(folder, python, model)
     if not said.fields.keys() <= DiffusionParallelConfig.__annotations__.keys():
         return
-    config = DiffusionParallelConfig(**beside, **said.fields)  # type: ignore[arg-type]  any field
+    config = DiffusionParallelConfig(**beside, **said.fields)  # type: ignore[arg-type]  # any field
     python = PlanInputs(model="", devices="8xH200", fields=config.as_given())
     yield "Omni(parallel_config=...)", python_made(folder, python, model)
 

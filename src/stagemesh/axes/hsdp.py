@@ -48,8 +48,8 @@ def _settle(said: Said) -> Said | Finding:
         return Finding(
             code="AX040",
             message=f"`hsdp` alone on `{said.stage}` needs a number of ranks",
-            help="write `hsdp_shard_size: 2`, or what ranks there are, beside `use_hsdp`, or lay other"
-            " axes over the stage",
+            help="write `hsdp_shard_size: 2`, or as many as there are, beside `use_hsdp`, or lay"
+            " other axes over the stage",
         )
     if size is None:
         size = said.ranks if shard == _AUTO else shard * replicate

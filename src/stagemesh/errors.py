@@ -100,6 +100,20 @@ class PeerError(MeshError):
     help = "look for the first rank that failed: the others only tell that they missed it"
 
 
+class ParallelError(StagemeshError):
+    """A plan of a network cannot be bound onto it."""
+
+    code = "RT072"
+    help = "correct the plan of the network, or the bindings that the strategy names"
+
+
+class ActivityError(ParallelError):
+    """A network that was bound does not do what its plan says."""
+
+    code = "RT073"
+    help = "the message names the module: correct what the plan says of it"
+
+
 class ConnectorError(StagemeshError, ValueError):
     """A payload could not be carried: memory or a service is missing now. Others may pass."""
 

@@ -8,8 +8,9 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+
+from stagemesh.parallel.sdpa import ORIGINAL
 
 TOKENS: Final = -2
 """Dimension of tokens of what attention is given."""
@@ -57,7 +58,7 @@ class Attention(TorchFunctionMode):
     ) -> object:
         """Look at attention and nothing else."""
         given = dict(kwargs or {})
-        if func is functional.scaled_dot_product_attention:
+        if func is ORIGINAL:
             named = {**dict(zip(_NAMES, args, strict=False)), **given}
             self._seen(named["query"], named["key"], named.get("attn_mask"))
         return func(*args, **given)

@@ -20,8 +20,9 @@ from torch.utils import _pytree
 
 from stagemesh.parallel.attention_calls import TOKENS, Attention, Heads, follow
 from stagemesh.parallel.bind_check import bind_findings, told
-from stagemesh.parallel.meta_width import cut_width
 from stagemesh.parallel.modules import matching
+from stagemesh.parallel.tensors_at import with_argument, with_output
+from stagemesh.parallel.width import cut_width
 from stagemesh.spec.cost import even
 from stagemesh.spec.diagnostic import Diagnostic
 from stagemesh.spec.frozen import frozen
@@ -143,14 +144,13 @@ class _Watch:
         return count_anew
 
     def _cutting_input(self, split: Split, path: str) -> Callable[..., object]:
+        change = functools.partial(self._cut, split, path)
+
         def cut(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-            given = inspect.signature(module.forward).bind_partial(*args, **kwargs)
-            if given.arguments.get(str(split.value)) is not None:
-                value = given.arguments[str(split.value)]
-                given.arguments[str(split.value)] = self._cut(split, path, value)
-            elif not split.optional:
+            found = with_argument(module, (args, kwargs), str(split.value), change)
+            if found is None and not split.optional:
                 raise _RefusedError(self._missing(split, path))
-            return given.args, given.kwargs
+            return found
 
         return cut
 
@@ -213,16 +213,13 @@ class _Watch:
     def _replaced(
         self, output: object, at: tuple[int, str], change: Callable[[object], object]
     ) -> object:
-        """An output with one of its tensors changed; a single tensor is its own index 0."""
         index, path = at
-        if isinstance(output, torch.Tensor) and index == 0:
-            return change(output)
-        if not isinstance(output, list | tuple) or index >= len(output):
+        try:
+            return with_output(output, index, change)
+        except LookupError:
             message = f"`{path or self.plan.name}` has no output `{index}`"
-            raise _RefusedError(("MD054", message, f"it puts out a `{type(output).__name__}`"))
-        return type(output)(
-            change(each) if place == index else each for place, each in enumerate(output)
-        )
+            told = f"it puts out a `{type(output).__name__}`"
+            raise _RefusedError(("MD054", message, told)) from None
 
     def _look(self, what: str, value: torch.Tensor) -> None:
         """A tensor that enters a block has no stream that is cut whole."""

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from stagemesh.parallel.meta_width import local_value
 from stagemesh.parallel.modules import matching
 from stagemesh.parallel.rehearsal import Example
 from stagemesh.parallel.tp_cuts import parameter_cuts
+from stagemesh.parallel.width import local_value
 from stagemesh.spec.model_plan import ModelPlan, TpStyle
 
 DEADLINE_S = 60.0

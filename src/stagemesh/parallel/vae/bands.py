@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from stagemesh.parallel.mesh.communicator import Communicator
+from stagemesh.parallel.replacing import Method, replace_method
 from stagemesh.parallel.sequence.cuts import balanced, starts
 from stagemesh.parallel.vae.check import halo_of, leaves, step_of
-from stagemesh.parallel.vae.replacing import Method, replace_method
 from stagemesh.spec.vae_plan import VaePlan, VaeRole
 
 

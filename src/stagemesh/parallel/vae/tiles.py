@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from stagemesh.parallel.mesh.communicator import Communicator
-from stagemesh.parallel.vae.replacing import Method, method_of, replace_method, replaced
+from stagemesh.parallel.replacing import Method, method_of, replace_method, replaced
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.vae_plan import CausalCache, VaePlan
 

@@ -1,0 +1,66 @@
+"""The groups of ranks that a network is bound to, and how a whole is put together from parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from stagemesh.parallel.mesh.communicator import Communicator, Traffic
+from stagemesh.parallel.sequence.attention import SequenceGroups
+from stagemesh.spec.frozen import frozen
+
+
+@frozen
+class Groups:
+    """The groups of one rank; where one is a single rank, nothing is bound for it."""
+
+    tp: Communicator
+    """Ranks that cut the width."""
+    ulysses: Communicator
+    """Ranks that trade tokens for heads."""
+    ring: Communicator
+    """Ranks that hand keys and values around."""
+    packed: bool = True
+    """Whether queries, keys and values travel in one operation, instead of three."""
+
+    @property
+    def sp(self) -> int:
+        """How many ranks share a sequence."""
+        return self.ulysses.group.size * self.ring.group.size
+
+    @property
+    def place(self) -> int:
+        """The own place among them: rings of Ulysses groups, as the mesh has them."""
+        return self.ring.group.own * self.ulysses.group.size + self.ulysses.group.own
+
+    @property
+    def axes(self) -> Mapping[str, Communicator]:
+        """The groups by the names of their axes."""
+        return {"tp": self.tp, "sp_ulysses": self.ulysses, "sp_ring": self.ring}
+
+    def sequence(self, lengths: Sequence[int]) -> SequenceGroups:
+        """Who shares a sequence of which every place has so many tokens."""
+        return SequenceGroups(
+            ulysses=self.ulysses, ring=self.ring, lengths=tuple(lengths), packed=self.packed
+        )
+
+    def gather(self, tensor: torch.Tensor, dim: int, lengths: Sequence[int]) -> torch.Tensor:
+        """Join what all places hold along `dim`, in the order of places."""
+        over = self.sequence(lengths)
+        chunk = self.ulysses.all_gather_v(tensor, dim, over.traded)
+        return self.ring.all_gather_v(chunk, dim, over.chunks)
+
+    def gather_traffic(
+        self, tensor: torch.Tensor, dim: int, lengths: Sequence[int]
+    ) -> Iterator[tuple[str, Traffic]]:
+        """Return what that costs this rank, by axis."""
+        each = tensor.nbytes // max(tensor.shape[dim], 1) if tensor.shape[dim] else 0
+        chunk = self.sequence(lengths).chunks[self.ring.group.own]
+        for axis, over, length in (
+            ("sp_ulysses", self.ulysses, tensor.shape[dim]),
+            ("sp_ring", self.ring, chunk),
+        ):
+            others = over.group.size - 1
+            if others:
+                yield axis, Traffic(calls=1, sent_bytes=each * length * others)

@@ -82,8 +82,8 @@ def test_a_mistake_shows_in_the_result(short: str, wrong: str) -> None:
 @pytest.mark.parametrize(
     ("cell", "wrong", "said"),
     [
-        ("ring", "a ring step is skipped", "`sp_ring`: got `1` calls and"),
-        ("ulysses", "attention is done twice", "`sp_ulysses`: got `"),
+        ("ring", "a ring step is skipped", "`all`: got `1` calls and"),
+        ("ulysses", "attention is done twice", "`all`: got `"),
         (
             "ulysses",
             "attention is called past the seam",

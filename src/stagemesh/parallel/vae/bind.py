@@ -25,8 +25,8 @@ def bind_vae(plan: VaePlan, vae: nn.Module, over: Communicator, mode: str) -> No
     `mode` is that of the axis `vae_pp`. With `tile` the result is bitwise that of the tiled VAE, so
     `use_tiling` has to be on; the other modes give that of the whole picture up to the order of
     sums. A group of one rank changes nothing. Raises `DiagnosticError` where the plan does not hold
-    for the VAE, `ValueError` where the plan has no rules for
-    bands, and later, on all ranks alike, where a picture is too small for them.
+    for the VAE, and `ValueError` where it has no rules for bands, or later, on all ranks alike,
+    where a picture is too small for them.
     """
     if over.group.size == 1:
         return

@@ -1,7 +1,8 @@
 """stagemesh: plan and run multi-stage generative models under one small strategy file.
 
-`Omni` and `AsyncOmni` run a model; `stagemesh.errors` holds what they raise. Importing this package
-costs nothing: names are resolved when they are first used.
+`Omni` and `AsyncOmni` run a model, `parallelize` runs a pipeline of `diffusers` on several ranks;
+`stagemesh.errors` holds what they raise. Importing this package costs nothing: names are resolved
+when they are first used.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from stagemesh.spec.reference import resolve
 
 if TYPE_CHECKING:
+    from stagemesh.parallel.parallelize import Parallelized, parallelize
     from stagemesh.runtime.audio import Audio
     from stagemesh.runtime.hints import RouteHints
     from stagemesh.runtime.omni import AsyncOmni, Omni
@@ -22,21 +24,29 @@ __all__ = [
     "Omni",
     "OmniOutput",
     "OmniResult",
+    "Parallelized",
     "RouteHints",
     "StageProgress",
     "StageReport",
+    "parallelize",
 ]
 
-_OUTPUTS = dict.fromkeys(("OmniOutput", "OmniResult", "StageProgress", "StageReport"), "outputs")
-_RUNNING = {"AsyncOmni": "omni", "Audio": "audio", "Omni": "omni", "RouteHints": "hints"}
-_PUBLIC = {**_RUNNING, **_OUTPUTS}
+_OUTPUTS = ("OmniOutput", "OmniResult", "StageProgress", "StageReport")
+_PUBLIC = {
+    "AsyncOmni": "runtime.omni",
+    "Audio": "runtime.audio",
+    "Omni": "runtime.omni",
+    "RouteHints": "runtime.hints",
+    **dict.fromkeys(_OUTPUTS, "runtime.outputs"),
+    **dict.fromkeys(("Parallelized", "parallelize"), "parallel.parallelize"),
+}
 
 
 def __getattr__(name: str) -> object:
     """Resolve a public name on first use."""
     if name not in _PUBLIC:
         raise AttributeError(f"module `stagemesh` has no attribute `{name}`")
-    return resolve(f"stagemesh.runtime.{_PUBLIC[name]}:{name}")
+    return resolve(f"stagemesh.{_PUBLIC[name]}:{name}")
 
 
 def __dir__() -> list[str]:

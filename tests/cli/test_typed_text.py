@@ -71,13 +71,11 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ["diff", "other.yaml", f"{HOSTILE}.yaml"],
     ],
 )
+@pytest.mark.usefixtures("hostile")
 def test_nothing_that_is_shown_moves_the_cursor(
-    arguments: list[str],
-    hostile: str,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wherever it comes from: arguments, names of files, keys and values."""
-    assert hostile
     main(arguments)
     shown = "".join(capsys.readouterr())
     assert PART in shown

@@ -9,6 +9,7 @@ import pytest
 
 from stagemesh.config.inputs import PlanInputs, python_fields
 from stagemesh.spec.unset import UNSET
+from tests.config.alias_cases import ALIASES
 from tests.config.flag_case import Case, stages, strategy
 from tests.config.flagged import codes_of, made_from, planned, python_made, text_of, value_in
 from tests.config.speech import flag
@@ -16,10 +17,6 @@ from tests.config.speech import flag
 FOUR: Final = stages(s0={"devices": "0,1,2,3"}, s1={"devices": "4"}, s2={"devices": "4"})
 TWO: Final = stages(s0={"devices": "0,1"}, s1={"devices": "2"}, s2={"devices": "2"})
 ATTENTION: Final = {"default": "FLASH_ATTN", "per_role": {"cross": "SAGE_ATTN"}}
-MASTER: Final = "--omni-master-address 127.0.0.1 --omni-master-port 26000"
-BOTH: Final = (
-    """--stage-overrides '{"0": {"text_encoder_tp_size": SIZE, "tensor_parallel_size": 2}}'"""
-)
 
 CASES: Final = (
     # --- strategy against command line -----------------------------------------------------------
@@ -227,103 +224,6 @@ CASES: Final = (
         line="--api-server-count 2",
         deploy=stages(s1={"enable_sleep_mode": False}),
     ),
-    # --- names that mean one stage ---------------------------------------------------------------
-    Case(
-        name="T65 a name of the pipeline reaches its stage alone",
-        line="",
-        alias="4",
-        model="split",
-        gives={"text_encoder.tp": 4, "denoiser.tp": UNSET, "vae.tp": UNSET},
-    ),
-    Case(
-        name="T65 it is more special than a flag for all stages",
-        line="--tensor-parallel-size 2",
-        alias="4",
-        model="split",
-        gives={"text_encoder.tp": 4, "denoiser.tp": 2, "vae.tp": 2},
-    ),
-    Case(
-        name="T65 the stage's own key wins with a warning",
-        line="--set text_encoder.tensor_parallel_size=2",
-        alias="4",
-        model="split",
-        gives={"text_encoder.tp": 2},
-        codes=("CF064",),
-        words=("`text_encoder_tp_size`, `4`, is replaced by `2`",),
-    ),
-    Case(
-        name="T65 it may stand at its stage",
-        line="""--stage-overrides '{"0": {"text_encoder_tp_size": 4}}'""",
-        model="split",
-        gives={"text_encoder.tp": 4},
-    ),
-    Case(
-        name="T65 a deploy file may say it in the entry of its stage",
-        line="",
-        deploy=stages(s0={"text_encoder_tp_size": 4}),
-        model="split",
-        gives={"text_encoder.tp": 4, "denoiser.tp": UNSET},
-    ),
-    Case(
-        name="T65 and what is wrong with it is told under the name that stands there",
-        line="",
-        deploy=stages(s0={"text_encoder_tp_size": 0}),
-        model="split",
-        codes=("CF013",),
-        words=(
-            "`text_encoder.text_encoder_tp_size` must be `>= 1`",
-            "stages[0].text_encoder_tp_size",
-        ),
-    ),
-    Case(
-        name="T65 in the entry of another stage it is an error as well",
-        line="",
-        deploy=stages(s1={"text_encoder_tp_size": 1}),
-        model="split",
-        codes=("CF063",),
-        words=("`denoiser.text_encoder_tp_size`", "move it to `text_encoder`"),
-    ),
-    Case(
-        name="one word behind a flag for several is what a file says with one word",
-        line="--lora-path some/adapter",
-        model="picture",
-        gives={"dit.lora_path": "some/adapter"},
-    ),
-    Case(
-        name="T65 the stage's own key wins there too",
-        line=BOTH.replace("SIZE", "4"),
-        model="split",
-        gives={"text_encoder.tp": 2},
-        codes=("CF064",),
-    ),
-    Case(
-        name="T65 saying the same there is fine",
-        line=BOTH.replace("SIZE", "2"),
-        model="split",
-        gives={"text_encoder.tp": 2},
-    ),
-    Case(
-        name="T65 at another stage it is an error",
-        line="--set denoiser.text_encoder_tp_size=4",
-        model="split",
-        codes=("CF063",),
-        words=("`denoiser.text_encoder_tp_size`", "move it to `text_encoder`"),
-    ),
-    Case(
-        name="T65 at a stage that is not there, that alone is told",
-        line="--set decoder.text_encoder_tp_size=4",
-        model="split",
-        codes=("CF020",),
-        words=("`decoder`",),
-    ),
-    Case(
-        name="T65 a stage that is not started has no use for it",
-        line=f"--stage-id 1 {MASTER}",
-        alias="4",
-        model="split",
-        codes=("CF060",),
-        words=("`denoiser`", "`text_encoder.tensor_parallel_size`"),
-    ),
     # --- flags that were lost --------------------------------------------------------------------
     Case(
         name="T66 default parameters are applied, merged by key",
@@ -340,6 +240,12 @@ CASES: Final = (
             "dit.diffusion_streaming_output": True,
             "front.auxiliary_text_encoder": UNSET,
         },
+    ),
+    Case(
+        name="one word behind a flag for several is what a file says with one word",
+        line="--lora-path some/adapter",
+        model="picture",
+        gives={"dit.lora_path": "some/adapter"},
     ),
     # --- one policy ------------------------------------------------------------------------------
     Case(
@@ -370,7 +276,7 @@ CASES: Final = (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *ALIASES], ids=lambda case: case.name)
 def test_a_case_of_the_notes_holds(case: Case, tmp_path: Path) -> None:
     """Typed as a user would, planned without a device."""
     made = made_from(

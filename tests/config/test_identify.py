@@ -85,6 +85,15 @@ def test_an_unknown_pipeline_that_is_named_is_told_with_the_nearest(speech: Spee
     assert loaded.pipeline is None
 
 
+def test_where_no_pipeline_is_near_the_listing_is_named(speech: Speech) -> None:
+    """Of many, none would be shown."""
+    known = catalog(*(pipeline(f"model_{number}") for number in range(17)))
+    [found] = speech.load(deploy="pipeline: zzz", catalog=known).diagnostics
+    assert found.help == (
+        "none of the `17` names allowed here is near; `stagemesh list models` lists them all"
+    )
+
+
 def test_a_name_that_two_installed_models_have_is_told(speech: Speech) -> None:
     """Neither of them is taken, named or not."""
     twins = (*catalog(PIPELINE).models, *catalog(PIPELINE, package="elsewhere").models)

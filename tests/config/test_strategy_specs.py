@@ -254,11 +254,14 @@ def test_a_set_inside_of_an_entry_is_told_at_its_own_key(speech: Speech) -> None
 
 
 def test_what_holds_itself_is_looked_into_no_further(speech: Speech) -> None:
-    """It is told as in any mapping."""
+    """It is told as in any mapping: as what has no end, and as what is no entry."""
     endless: list[object] = []
     endless.append(endless)
     loaded = speech.load(strategy={"strategies": {"thinker": endless}})
-    assert loaded.diagnostics
+    assert told(loaded) == [
+        "CF005 strategy_config: nested deeper than `64` levels",
+        "CF012 strategy_config: `thinker[0]` must be a mapping with `axis` and `size`, got a list",
+    ]
 
 
 def test_specs_may_stand_where_a_file_has_entries(speech: Speech) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stagemesh.parallel.branches import guided
-from stagemesh.spec.model_plan import Combine, Guidance, Normalise
+from stagemesh.spec.model_plan import Formula, Guidance, Normalise
 from tests.parallel.pool import pool_of
 
 pytestmark = pytest.mark.slow
@@ -40,10 +40,10 @@ NEGATIVE = torch.zeros(1, 2)
 
 @pytest.mark.parametrize(
     ("combine", "wanted"),
-    [(Combine.FROM_NEGATIVE, [[6.0, 8.0]]), (Combine.FROM_POSITIVE, [[9.0, 12.0]])],
+    [(Formula.FROM_NEGATIVE, [[6.0, 8.0]]), (Formula.FROM_POSITIVE, [[9.0, 12.0]])],
 )
 def test_guidance_moves_away_from_the_negative_prediction(
-    combine: Combine, wanted: list[list[float]]
+    combine: Formula, wanted: list[list[float]]
 ) -> None:
     """For every output, by the formula of the plan."""
     ones = torch.ones(1, 1)

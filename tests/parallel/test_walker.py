@@ -15,6 +15,7 @@ from stagemesh.parallel.walker.groups import Groups
 from stagemesh.parallel.walker.walk import HOOKS, bind_network
 from stagemesh.spec.hooks import HookCategory, KernelSpec, LayerHookSpec
 from tests.models.diffusers.tiny import TINY
+from tests.parallel.matrix import FILE, MESHES, measured
 from tests.parallel.pool import pool_of
 from tests.parallel.toy import PLAN, toy
 from tests.parallel.walk_cases import plan_of
@@ -23,9 +24,6 @@ pytestmark = pytest.mark.slow
 
 BOUND: Final = 1e-5
 """Relative to the largest number of the result; measured are 5e-7 at most."""
-WIDTH: Final = ("tp",)
-BOTH: Final = ("tp", "ulysses", "ring")
-STACKED: Final = ("usp", "tp_ulysses", "tp_ring")
 QUICK: Final = {
     ("flux", "usp", 4),
     ("flux2", "tp_ring", 4),
@@ -43,23 +41,26 @@ QUICK: Final = {
 
 
 def cells() -> list[Any]:
-    """Every family under every mesh that it can have; a few of them at every commit."""
+    """Every network under every mesh that it can have; a few of them at every commit."""
     return [
         pytest.param(
             short, cell, size, marks=[] if (short, cell, size) in QUICK else pytest.mark.nightly
         )
         for short in TINY
-        for size in (2, 4)
-        for cell in ((*BOTH, *(STACKED if size > 2 else ())) if plan_of(short).splits else WIDTH)
+        for cell, size, _ in MESHES
+        if cell == "tp" or plan_of(short).splits
     ]
 
 
 @pytest.mark.parametrize(("short", "cell", "size"), cells())
 def test_several_ranks_compute_what_one_does(short: str, cell: str, size: int) -> None:
-    """Twice, with the bytes of the formulas: the first forward is held against them."""
-    told = pool_of(size).run("walk_cases.error", short=short, cell=cell)
-    assert max(error for error, _, _ in told) <= BOUND
-    assert all(calls for _, calls, _ in told)
+    """With the collectives and bytes of the reference."""
+    found = measured(short, cell, size)
+    assert found is not None
+    assert found.error <= BOUND
+    [row] = [line for line in FILE.read_text("utf-8").splitlines() if f"({short}) |" in line]
+    column = [(name, ranks) for name, ranks, _ in MESHES].index((cell, size))
+    assert row.split(" | ")[1 + column].strip("| ").endswith(f": {found.cost}")
 
 
 @pytest.mark.parametrize("cell", ["ulysses", "ring"])
@@ -81,8 +82,8 @@ def test_a_mistake_shows_in_the_result(short: str, wrong: str) -> None:
 @pytest.mark.parametrize(
     ("cell", "wrong", "said"),
     [
-        ("ring", "a ring step is skipped", "`sp_ring`: got `1` calls and"),
-        ("ulysses", "attention is done twice", "`sp_ulysses`: got `"),
+        ("ring", "a ring step is skipped", "`all`: got `1` calls and"),
+        ("ulysses", "attention is done twice", "`all`: got `"),
         (
             "ulysses",
             "attention is called past the seam",

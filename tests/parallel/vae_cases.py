@@ -10,6 +10,7 @@ import torch
 from stagemesh.models._diffusers.plans.lookup import vae_plan
 from stagemesh.parallel.mesh.communicator import Communicator
 from stagemesh.parallel.mesh.device_mesh import DeviceMesh
+from stagemesh.parallel.vae.bands import cut_bands
 from stagemesh.parallel.vae.bind import bind_vae
 from stagemesh.parallel.vae.check import tiles_of
 from stagemesh.spec.vae_plan import VaePlan, VaeRole
@@ -138,7 +139,10 @@ def in_bands(
         replace(rule, role=VaeRole.POINTWISE) if rule.kind == without else rule
         for rule in plan.rules
     )
-    bind_vae(replace(plan, rules=rules), shared, over, mode)
+    if without:  # which the check of the plan would refuse
+        cut_bands(replace(plan, rules=rules), shared, over, -2)
+    else:
+        bind_vae(plan, shared, over, mode)
     told = {}
     for way, given in inputs(short, rows, columns).items():
         got, wanted = run(shared, way, given), run(alone, way, given)

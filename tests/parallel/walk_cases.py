@@ -79,7 +79,7 @@ def error(
     shared, groups = copy.deepcopy(whole), groups_of(meshes, cell)
     with mistake(wrong):
         bind_network(plan_of(short), shared, groups)
-        before = {axis: over.traffic for axis, over in groups.axes.items()}
+        before = [over.traffic for over in groups.several]
         wanted = tensors(whole(**copy.deepcopy(dict(example.inputs))))
         largest = 0.0
         for _ in range(2):  # the second forward is like the first
@@ -88,9 +88,9 @@ def error(
                 assert mine.shape == theirs.shape
                 scale = max(float(theirs.abs().max()), 1e-30)
                 largest = max(largest, float((mine - theirs).abs().max()) / scale)
-    after = {axis: over.traffic for axis, over in groups.axes.items()}
-    calls = sum(after[axis].calls - before[axis].calls for axis in after)
-    sent = sum(after[axis].sent_bytes - before[axis].sent_bytes for axis in after)
+    after = [over.traffic for over in groups.several]
+    calls = sum(now.calls - was.calls for now, was in zip(after, before, strict=True))
+    sent = sum(now.sent_bytes - was.sent_bytes for now, was in zip(after, before, strict=True))
     return [largest, calls // 2, sent // 2]
 
 

@@ -204,7 +204,7 @@ def test_a_slip_of_the_keyboard_does_not_fill_the_memory() -> None:
 def test_experts_with_nothing_to_lie_over_ask_for_ranks() -> None:
     """Experts are spread over ranks that other axes bring."""
     [found] = errors(request(solo(), {"thinker": Said(axes=[axis("ep", 2)])}, facts=MOE))
-    assert found.help == "make tp x dp `2`, whose ranks `ep` lies over, or leave `ep` out"
+    assert found.help == "`ep` lies over the ranks of tp x dp: make them `2`, or leave `ep` out"
 
 
 def test_mistakes_of_all_stages_are_told_together() -> None:

@@ -107,7 +107,7 @@ def test_ray_starts_ranks_of_a_start_that_runs_everything(kind: str) -> None:
     placement = Placement(replicas={0: ((0,),), 1: ((1, 2),)}, devices=devices)
     executors: dict[int, Executor] = {0: "uni", 1: "ray"}
     found = list(ray_reasons(LaunchOptions(), placement, {0: "a", 1: "b"}, executors))
-    told = "`a`: Ray would give others the devices that it does not start it on"
+    told = "`a`: Ray does not start it, and would give others its devices"
     assert found == ([told] if kind == "cuda" else [])
     several = LaunchOptions(stage_id=1, omni_master_address="h", omni_master_port=1)
     found = list(ray_reasons(several, placement, {0: "a", 1: "b"}, executors))

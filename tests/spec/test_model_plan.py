@@ -125,8 +125,8 @@ PATH_HELP: Final = "join names by dots, `*` for every item of a list, as in `blo
         (
             {"tables": (replace(TABLE, dim=-1),)},
             "MD041",
-            "table `rope` in the plan of `Net` has no such dimension",
-            "got `-1`; count dimensions from `0`",
+            "table `rope` in the plan of `Net` has no dimension `-1`",
+            "count dimensions from `0`",
         ),
         (
             {"whole": ("txt", "img")},
@@ -150,7 +150,7 @@ PATH_HELP: Final = "join names by dots, `*` for every item of a list, as in `blo
             {"gathers": (replace(GATHER, streams=()),)},
             "MD042",
             "`0` of `out` in the plan of `Net` is cut along no stream",
-            "choose of `img, txt`",
+            "name the streams that lie along it",
         ),
         (
             {"gathers": (replace(GATHER, streams=("imge",)),)},

@@ -40,9 +40,8 @@ def run_fit(namespace: argparse.Namespace, inputs: PlanInputs, host: Host) -> in
         return 1
     flags = f"--devices {asked.devices}"
     if namespace.output is not None:
-        read = (each.source for each in fitted.documents)
         checkpoint = fitted.proposals[0].plan.checkpoint.path
-        check_not_read(namespace.output, read, checkpoint, "--output")
+        check_not_read(namespace.output, fitted.documents, checkpoint, "--output")
         comment = (*_headline(fitted, asked), f"Plan it with `{flags}`.")
         write_text(namespace.output, strategy_text(fitted.proposals[0], comment), "--output")
     if namespace.json:

@@ -24,9 +24,13 @@ class _Listing:
     """How one kind of plug-in is listed."""
 
     entries: Callable[[], list[dict[str, object]]]
+    """Makes what is known about each of them."""
     columns: tuple[str, ...]
+    """Keys of the entries that the table shows."""
     tables: tuple[Callable[[], list[tuple[str, ...]]], ...] = ()
+    """Make further tables below it; one without rows is not shown."""
     more: Mapping[str, Callable[[], list[dict[str, object]]]] = field(default_factory=dict)
+    """Further keys of the data, and what makes each."""
 
 
 def show_kind(kind: str, following: str, *, as_json: bool) -> None:

@@ -50,8 +50,8 @@ def run(namespace: argparse.Namespace) -> int:
     is_data = namespace.json or (namespace.form is not None and namespace.output is None)
     data = _data(made.plan, namespace.form) if is_data or namespace.output is not None else ""
     if namespace.output is not None:
-        read = (each.source for each in made.documents)
-        check_not_read(namespace.output, read, made.plan.checkpoint.path, "--output")
+        checkpoint = made.plan.checkpoint.path
+        check_not_read(namespace.output, made.documents, checkpoint, "--output")
         write_text(namespace.output, data, "--output")
     if is_data:
         sys.stdout.write(data)

@@ -88,10 +88,10 @@ def check_writable(path: str, flag: str) -> list[Diagnostic]:
     ]
 
 
-def check_not_read(path: str, made_from: Iterable[str], checkpoint: str, flag: str) -> None:
-    """Refuse to write over what a plan was made from, or into its checkpoint; raises."""
+def check_not_read(path: str, documents: Iterable[Document], checkpoint: str, flag: str) -> None:
+    """Raise `DiagnosticError` for a file that a plan was made from, or in its checkpoint."""
     target = Path(path).resolve()
-    read = {Path(each).resolve() for each in made_from}
+    read = {Path(each.source).resolve() for each in documents}
     inside = target.is_relative_to(checkpoint)
     if target in read or inside:
         what = "lies in the checkpoint" if inside else "was read for this"

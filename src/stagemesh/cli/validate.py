@@ -34,7 +34,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 COMMAND = Command(
     name="validate",
-    summary="tell what deploy files, strategy files and saved plans show by themselves to be wrong",
+    summary="check deploy files, strategy files and saved plans, each by itself",
     configure=_configure,
     run="stagemesh.cli._validate:run",
 )

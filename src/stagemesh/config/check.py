@@ -340,9 +340,13 @@ class _DataclassChecker:
 
 def unknown_key(name: str | int, container: Place, run: Run, allowed: Iterable[str]) -> None:
     """Tell that a key means nothing in `container`, with the nearest that does."""
+    tell_unknown_key(name, container, run, did_you_mean(str(name), allowed))
+
+
+def tell_unknown_key(name: str | int, container: Place, run: Run, remedy: str) -> None:
+    """Tell that a key means nothing in `container`, and what to do instead."""
     message = f"unknown key {quoted(name)} in {container.name}"
-    origin = container.child(name).key_origin
-    run.tell("CF010", message, origin, did_you_mean(str(name), allowed))
+    run.tell("CF010", message, container.child(name).key_origin, remedy)
 
 
 def key_meant(name: str, given: Iterable[str | int], allowed: Collection[str]) -> str | int | None:

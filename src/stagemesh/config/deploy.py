@@ -26,9 +26,9 @@ from stagemesh.spec.origin import Layer
 from stagemesh.spec.unset import UNSET
 
 BASE: Final = "base_config"
+"""The key that names the file below; whoever opens the files follows it."""
 PLAN_KEYS: Final = frozenset({"version", "checkpoint"})
 """Keys that every saved plan has, and no deploy file."""
-"""The key that names the file below; whoever opens the files follows it."""
 
 _MEANT: Final = {
     **dict.fromkeys(("gpu", "nvidia", "nv"), "cuda"),

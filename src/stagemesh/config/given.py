@@ -142,8 +142,9 @@ def plain_value(field: GivenField, annotation: Any, run: Run) -> object:  # noqa
     form = form_of(annotation)
     if field.is_typed and isinstance(field.value, tuple):
         found = read_words(field.value, form, field.source, run)
-        is_one = isinstance(found, tuple) and len(found) == 1 and takes_text(annotation)
-        return found[0] if is_one else found  # type: ignore[index]  # a tuple, of one
+        if isinstance(found, tuple) and len(found) == 1 and takes_text(annotation):
+            return found[0]
+        return found
     if form is Form.OBJECT and isinstance(field.value, str):
         return read_object(field.value, field.source, run)
     where = Source(name=field.source, layer=Layer.GLOBAL)

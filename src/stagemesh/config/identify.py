@@ -41,7 +41,7 @@ def named_model(name: str, place: Place, catalog: Catalog, run: Run) -> Model | 
     message = f"unknown pipeline {quoted(name)}"
     help_text = did_you_mean(name, known)
     if nearest(name, known) is None:
-        help_text += "; `stagemesh list models` tells them"
+        help_text += "; `stagemesh list models` lists them all"
     run.tell("MD012", message, place.origin, help_text)
     return None
 

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from stagemesh.config.check import hints, unknown_key
+from stagemesh.config.check import hints, tell_unknown_key
 from stagemesh.config.fields import StageField
 from stagemesh.config.flow import HIDDEN, flow_text
 from stagemesh.config.place import Place, Run
 from stagemesh.config.schema import STAGE_KEY, DeployFile, StrategyFile, device_ids_text
 from stagemesh.config.tree import quoted
 from stagemesh.spec.axis import SIZE
-from stagemesh.spec.diagnostic import nearest
+from stagemesh.spec.diagnostic import did_you_mean, nearest
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 _NESTED: Final = frozenset({"engine_args", "runtime", "parallel_config", "model_config"})
@@ -42,7 +42,6 @@ _TOPOLOGY: Final = frozenset(
 ) - {STAGE_KEY}
 """What the declaration of a pipeline holds."""
 
-
 _OF_REQUESTS: Final = (
     "no field of a stage is near; write a parameter of requests in its `default_sampling_params`"
 )
@@ -66,27 +65,23 @@ def tell_no_stage_field(
     """
     here = container.child(name)
     if name == STAGE_KEY:
-        message = f"unknown key {quoted(name)} in {container.name}"
-        help_text = "the key around it says which stage is meant; leave it out"
-        run.tell("CF010", message, here.key_origin, help_text)
+        remedy = "the key around it says which stage is meant; leave it out"
+        tell_unknown_key(name, container, run, remedy)
     elif name in hints(DeployFile):
         message = f"{quoted(name)} is a field of the whole pipeline"
         run.tell("CF025", message, here.key_origin, "write it at the root of the deploy file")
     elif (field := _field_of_axis(str(name), fields)) is not None:
-        message = f"unknown key {quoted(name)} in {container.name}"
-        help_text = f"`{name}` is an axis: write `{field}`, or an entry of a strategy file"
-        run.tell("CF010", message, here.key_origin, help_text)
+        remedy = f"`{name}` is an axis: write `{field}`, or an entry of a strategy file"
+        tell_unknown_key(name, container, run, remedy)
     elif not tell_refused(str(name), value, here, run):
         _tell_unknown(str(name), container, run, [*fields, *others])
 
 
 def _tell_unknown(name: str, container: Place, run: Run, allowed: list[str]) -> None:
     """What is near no field may be a parameter of requests, which many write beside the fields."""
-    if nearest(name, allowed) is not None:
-        unknown_key(name, container, run, allowed)
-        return
-    message = f"unknown key {quoted(name)} in {container.name}"
-    run.tell("CF010", message, container.child(name).key_origin, _OF_REQUESTS)
+    is_slip = nearest(name, allowed) is not None
+    remedy = did_you_mean(name, allowed) if is_slip else _OF_REQUESTS
+    tell_unknown_key(name, container, run, remedy)
 
 
 def _field_of_axis(name: str, fields: Mapping[str, StageField]) -> str | None:

@@ -14,7 +14,7 @@ import torch
 
 from stagemesh.parallel.mesh.communicator import Communicator, as_bytes
 from stagemesh.parallel.sequence.cuts import balanced, starts
-from stagemesh.spec.model_plan import Combine, Guidance, Normalise
+from stagemesh.spec.model_plan import Formula, Guidance, Normalise
 
 Outputs: TypeAlias = tuple[torch.Tensor, ...]
 Branch: TypeAlias = Callable[[], Outputs]
@@ -56,7 +56,7 @@ def guided(
     """
     found = []
     for with_prompt, without in zip(positive, negative, strict=True):
-        base = without if how.combine is Combine.FROM_NEGATIVE else with_prompt
+        base = without if how.combine is Formula.FROM_NEGATIVE else with_prompt
         combined = base + scale * (with_prompt - without)
         found.append(_NORMALISE[how.normalise](with_prompt, combined, factor))
     return tuple(found)

@@ -146,7 +146,7 @@ def _size_mismatch(stack: Stack, item: StackedAxis) -> Diagnostic | None:
         notes=tuple(other.set_here for other in stack.axes if other.axis.name in factors),
         help=f"write `size: {size}`"
         if size > 1
-        else f"make {product} `{item.size}`, whose ranks `{item.axis.name}` lies over,"
+        else f"`{item.axis.name}` lies over the ranks of {product}: make them `{item.size}`,"
         f" or leave `{item.axis.name}` out",
     )
 

@@ -13,6 +13,8 @@ from stagemesh.plan.setup import Executor
 from stagemesh.plan.values import Plan, StagePlan
 
 _CPU_KIND: Final = "cpu"
+_RAY: Final = "ray"
+"""The back end, and the executor, that has Ray start processes."""
 _ELSEWHERE: Final = frozenset(
     {
         "api_server_count",
@@ -38,8 +40,6 @@ _BY_RAY: Final = frozenset(
     }
 )
 """Options that it acts on where Ray starts the stages."""
-
-
 _WATCH: Final = "omni_heartbeat_timeout"
 """What the start with the orchestrator acts on alone: it watches the others."""
 
@@ -52,17 +52,21 @@ def launch_options(given: Mapping[str, Sourced[object]]) -> LaunchOptions:
 
 def is_by_ray(options: LaunchOptions, stage: StagePlan) -> bool:
     """Whether Ray starts the processes of a stage."""
-    return options.worker_backend == "ray" or stage.setup.executor == "ray"
+    return _is_rays(options, stage.setup.executor)
+
+
+def _is_rays(options: LaunchOptions, executor: Executor) -> bool:
+    return _RAY in (options.worker_backend, executor)
 
 
 def is_spread(stage: StagePlan) -> bool:
     """Whether it starts every rank on its own, on whichever node has room."""
-    return stage.setup.executor == "ray" and stage.world_size > 1
+    return stage.setup.executor == _RAY and stage.world_size > 1
 
 
 def launch_reasons(options: LaunchOptions, executors: Iterable[Executor]) -> Iterator[str]:
     """Say which options nothing acts on in a start like this."""
-    has_ray = options.worker_backend == "ray" or "ray" in executors
+    has_ray = _RAY in (options.worker_backend, *executors)
     effective = _ELSEWHERE | (_BY_RAY if has_ray else frozenset())
     for name in given_options(options):
         if name == _WATCH and options.headless:
@@ -78,19 +82,15 @@ def ray_reasons(
     executors: Mapping[int, Executor],
 ) -> Iterator[str]:
     """Say what of the starts of stages by Ray nobody can carry out."""
-    ours = [
-        stage_id
-        for stage_id in names
-        if options.worker_backend != "ray" and executors[stage_id] != "ray"
-    ]
-    rays = [stage_id for stage_id in names if stage_id not in ours]
+    rays = [stage_id for stage_id in names if _is_rays(options, executors[stage_id])]
     if options.stage_id is not None:
         for stage_id in rays:
             yield f"`{names[stage_id]}`: Ray starts ranks only where one start runs all stages"
     if placement.devices.kind == _CPU_KIND or not rays:
         return
-    for stage_id in ours:
-        yield f"`{names[stage_id]}`: Ray would give others the devices that it does not start it on"
+    for stage_id in names:
+        if stage_id not in rays:
+            yield f"`{names[stage_id]}`: Ray does not start it, and would give others its devices"
     yield from _badly_shared(placement, {stage_id: names[stage_id] for stage_id in rays})
 
 

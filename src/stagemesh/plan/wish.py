@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from stagemesh.config.settings import Sourced
 from stagemesh.plan.words import size_text
-from stagemesh.spec.diagnostic import Note
+from stagemesh.spec.diagnostic import Note, counted
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
 
@@ -77,7 +77,7 @@ class Wish:
     @property
     def shape(self) -> str:
         """Its ranks and replicas in words."""
-        ranks = f"`{self.world}` {'rank' if self.world == 1 else 'ranks'}"
+        ranks = counted(self.world, "rank")
         if self.num_replicas == 1:
             return ranks
         return f"`{self.num_replicas}` replicas of {ranks}"

@@ -12,10 +12,10 @@ request that waits for input must not keep others, which have some, from going o
 
 Where the runtime owns the ranks of a replica, each of them holds an engine, and all are asked the
 same in the same order: `add`, `append`, `pause`, `resume`, `cancel`, `open_session` and
-`close_session` when rank 0 has been,
-`load`, `step` and `call` at once, so that collectives belong into these three alone. Outputs are
-taken from rank 0. What raises in `load` or `step`, or in `call` but for `KeyError`, ends the
-replica, because others may wait for ever; so does what raises at one rank and not at another.
+`close_session` when rank 0 has been, `load`, `step` and `call` at once, so that collectives belong
+into these three alone. Outputs are taken from rank 0. What raises in `load` or `step`, or in `call`
+but for `KeyError`, ends the replica, because others may wait for ever; so does what raises at one
+rank and not at another.
 """
 
 from __future__ import annotations

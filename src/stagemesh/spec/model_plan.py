@@ -153,7 +153,7 @@ class HeadTable:
     """Whether only some configurations of the network have it."""
 
 
-class Combine(Enum):
+class Formula(Enum):
     """How the outputs of two branches of guidance become one."""
 
     FROM_NEGATIVE = "negative + scale * (positive - negative)"
@@ -178,7 +178,7 @@ class Guidance:
 
     branches: tuple[str, ...] = ("positive", "negative")
     """Names of the branches, the conditional one first."""
-    combine: Combine = Combine.FROM_NEGATIVE
+    combine: Formula = Formula.FROM_NEGATIVE
     """The formula of the pipeline, in its own order of operations."""
     normalise: Normalise = Normalise.NONE
     """What follows the formula."""

@@ -76,7 +76,7 @@ def _wrong_paths(plan: ModelPlan) -> Iterator[_Finding]:
 def _wrong_dims(plan: ModelPlan) -> Iterator[_Finding]:
     """Dimensions that the tensor does not have, and outputs before the first."""
     for entry in _token_entries(plan):
-        what = f"`{_value(entry)}` of `{entry.module}` in the plan of `{plan.name}`"
+        what = f"`{entry.value}` of `{entry.module}` in the plan of `{plan.name}`"
         if entry.dim < 0 or (entry.rank is not None and entry.dim >= entry.rank):
             known = "" if entry.rank is None else f", below its rank `{entry.rank}`"
             message = f"{what} has no dimension `{entry.dim}`"
@@ -87,16 +87,12 @@ def _wrong_dims(plan: ModelPlan) -> Iterator[_Finding]:
             yield "MD041", f"{what} is no parameter", "give the name that `forward` has for it"
     for table in plan.tables:
         if table.dim < 0:
-            message = f"table `{table.module}` in the plan of `{plan.name}` has no such dimension"
-            yield "MD041", message, f"got `{table.dim}`; count dimensions from `0`"
+            what = f"table `{table.module}` in the plan of `{plan.name}`"
+            yield "MD041", f"{what} has no dimension `{table.dim}`", "count dimensions from `0`"
 
 
 def _token_entries(plan: ModelPlan) -> tuple[Split | Gather, ...]:
     return (*plan.splits, *plan.gathers)
-
-
-def _value(entry: Split | Gather) -> str:
-    return str(entry.value)
 
 
 def _wrong_streams(plan: ModelPlan) -> Iterator[_Finding]:
@@ -111,11 +107,10 @@ def _wrong_streams(plan: ModelPlan) -> Iterator[_Finding]:
     if plan.splits and not plan.gathers:
         message = f"the plan of `{plan.name}` cuts tokens and gathers none"
         yield "MD042", message, "name the module after which all tokens are needed again"
-    known = (*plan.streams, *plan.whole)
     for entry in _token_entries(plan):
-        what = f"`{_value(entry)}` of `{entry.module}` in the plan of `{plan.name}`"
+        what = f"`{entry.value}` of `{entry.module}` in the plan of `{plan.name}`"
         if not entry.streams:
-            yield "MD042", f"{what} is cut along no stream", f"choose of `{', '.join(known)}`"
+            yield "MD042", f"{what} is cut along no stream", "name the streams that lie along it"
         for stream in entry.streams:
             if stream not in plan.streams:
                 message = f"{what} is cut along `{stream}`, which is not cut"
@@ -217,8 +212,8 @@ def _misuse(rule: TpRule) -> str | None:
 def _twice(plan: ModelPlan) -> Iterator[_Finding]:
     """The same thing said twice."""
     said = [
-        *(("split", f"{_value(each)}` of `{each.module}") for each in plan.splits),
-        *(("gather", f"{_value(each)}` of `{each.module}") for each in plan.gathers),
+        *(("split", f"{each.value}` of `{each.module}") for each in plan.splits),
+        *(("gather", f"{each.value}` of `{each.module}") for each in plan.gathers),
         *(("site", each.module) for each in plan.sites),
         *(("rule", each.module) for each in plan.tp),
         *(("attribute", f"{each.name}` of `{each.module}") for each in plan.attributes),

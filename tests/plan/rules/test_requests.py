@@ -53,7 +53,7 @@ def test_a_prompt_that_is_not_divided_fits_into_one_step(toy: Toy) -> None:
         (
             CLIPS,
             {"num_frames": 80},
-            "`num_frames` of `s0` is `80`, and clips have one frame and multiples of `4`",
+            "`num_frames` of `s0` is `80`, and clips have one frame more than a multiple of `4`",
         ),
         (CLIPS, {"height": 8, "width": 16, "num_frames": 77}, None),
         (PICTURES, {"num_frames": 2}, None),

@@ -7,7 +7,7 @@ layout that does nothing. The first forward is compared; it fails naming the mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from stagemesh.errors import ActivityError
 from stagemesh.parallel.mesh.communicator import Communicator, Traffic
@@ -17,10 +17,10 @@ from stagemesh.parallel.sequence.ledger import Ledger
 class Activity:
     """What has to happen in the first forward of one network, and what has."""
 
-    def __init__(self, name: str, axes: Mapping[str, Communicator]) -> None:
-        """`axes` are the groups whose bytes are held against formulas."""
+    def __init__(self, name: str, groups: Sequence[Communicator]) -> None:
+        """`groups` are those whose bytes are held against formulas."""
         self._name = name
-        self._axes = axes
+        self._groups = groups
         self._due: dict[str, str] = {}
         self._ledger = Ledger()
         self._before = self._counted()
@@ -34,10 +34,10 @@ class Activity:
         """It has happened."""
         self._due.pop(key, None)
 
-    def expect(self, axis: str, traffic: Traffic) -> None:
-        """Add what a formula says will be sent along an axis."""
-        if not self._is_proven:
-            self._ledger.expect(axis, traffic)
+    def expect(self, over: Communicator, traffic: Traffic) -> None:
+        """Add what a formula says will be sent within a group."""
+        if not self._is_proven and over.group.size > 1:
+            self._ledger.expect(over.group.axis, traffic)
 
     def begin(self) -> None:
         """A forward begins."""
@@ -62,4 +62,4 @@ class Activity:
         self._is_proven = True
 
     def _counted(self) -> Mapping[str, Traffic]:
-        return {axis: over.traffic for axis, over in self._axes.items()}
+        return {over.group.axis: over.traffic for over in self._groups}

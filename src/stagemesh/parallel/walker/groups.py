@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -35,9 +35,9 @@ class Groups:
         return self.ring.group.own * self.ulysses.group.size + self.ulysses.group.own
 
     @property
-    def axes(self) -> Mapping[str, Communicator]:
-        """The groups by the names of their axes."""
-        return {"tp": self.tp, "sp_ulysses": self.ulysses, "sp_ring": self.ring}
+    def several(self) -> tuple[Communicator, ...]:
+        """Those of more than one rank."""
+        return tuple(each for each in (self.tp, self.ulysses, self.ring) if each.group.size > 1)
 
     def sequence(self, lengths: Sequence[int]) -> SequenceGroups:
         """Who shares a sequence of which every place has so many tokens."""
@@ -53,14 +53,11 @@ class Groups:
 
     def gather_traffic(
         self, tensor: torch.Tensor, dim: int, lengths: Sequence[int]
-    ) -> Iterator[tuple[str, Traffic]]:
-        """Return what that costs this rank, by axis."""
+    ) -> Iterator[tuple[Communicator, Traffic]]:
+        """Return what that costs this rank, by group."""
         each = tensor.nbytes // max(tensor.shape[dim], 1) if tensor.shape[dim] else 0
         chunk = self.sequence(lengths).chunks[self.ring.group.own]
-        for axis, over, length in (
-            ("sp_ulysses", self.ulysses, tensor.shape[dim]),
-            ("sp_ring", self.ring, chunk),
-        ):
+        for over, length in ((self.ulysses, tensor.shape[dim]), (self.ring, chunk)):
             others = over.group.size - 1
             if others:
-                yield axis, Traffic(calls=1, sent_bytes=each * length * others)
+                yield over, Traffic(calls=1, sent_bytes=each * length * others)

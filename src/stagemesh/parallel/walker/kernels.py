@@ -24,7 +24,7 @@ def bind_row(bound: Bound, path: str, module: nn.Module, _pattern: str) -> None:
         bound.activity.done(path)
         bias = cast("torch.Tensor | None", module.bias)
         part = functional.linear(x, module.weight)
-        bound.activity.expect("tp", _summed(part, over.group.size))
+        bound.activity.expect(over, _summed(part, over.group.size))
         out = over.all_reduce(part)
         return out if bias is None else out + bias
 
@@ -42,7 +42,7 @@ def bind_norm(bound: Bound, path: str, module: nn.Module, _pattern: str) -> None
         bound.activity.done(path)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         squares = wide.square().sum(-1, keepdim=True)
-        bound.activity.expect("tp", _summed(squares, over.group.size))
+        bound.activity.expect(over, _summed(squares, over.group.size))
         mean = over.all_reduce(squares) / (x.shape[-1] * over.group.size)
         eps = torch.finfo(x.dtype).eps if module.eps is None else module.eps
         weight = cast("torch.Tensor | None", module.weight)

@@ -114,8 +114,8 @@ class Sites:
             head_bytes=local.q_bshd.shape[3] * local.q_bshd.element_size(),
             packed=bound.groups.packed,
         )
-        bound.activity.expect("sp_ulysses", shape.ulysses_traffic(bound.groups.place))
-        bound.activity.expect("sp_ring", shape.ring_traffic(bound.groups.place))
+        bound.activity.expect(bound.groups.ulysses, shape.ulysses_traffic(bound.groups.place))
+        bound.activity.expect(bound.groups.ring, shape.ring_traffic(bound.groups.place))
         given = scale if isinstance(scale, float) else None
         out, _ = attend(local, bound.groups.sequence(places), mask=mask, scale=given)
         return out.transpose(1, 2)
@@ -130,6 +130,6 @@ class Sites:
         if first.shape[_COLUMNS] == 1:
             return first
         first = first.contiguous()
-        for axis, traffic in self._bound.groups.gather_traffic(first, _COLUMNS, places):
-            self._bound.activity.expect(axis, traffic)
+        for over, traffic in self._bound.groups.gather_traffic(first, _COLUMNS, places):
+            self._bound.activity.expect(over, traffic)
         return self._bound.groups.gather(first, _COLUMNS, places)

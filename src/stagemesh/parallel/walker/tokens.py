@@ -115,8 +115,8 @@ def _whole(bound: Bound, gather: Gather, path: str, value: torch.Tensor) -> torc
         shape = tuple(value.shape)
         raise ActivityError(f"{what} does not have `{own}` tokens along `{gather.dim}`: `{shape}`")
     bound.activity.done(_key(gather, path))
-    for axis, traffic in bound.groups.gather_traffic(value, gather.dim, places):
-        bound.activity.expect(axis, traffic)
+    for over, traffic in bound.groups.gather_traffic(value, gather.dim, places):
+        bound.activity.expect(over, traffic)
     everything = bound.groups.gather(value, gather.dim, places)
     if len(gather.streams) == 1:
         return everything

@@ -25,6 +25,7 @@ from stagemesh.parallel.walker.tokens import bind_gathers, bind_splits
 from stagemesh.parallel.width import cut_width
 from stagemesh.spec.hooks import Binding, HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.model_plan import ModelPlan, TpStyle
+from stagemesh.spec.plan_findings import plan_findings
 
 Binder: TypeAlias = Callable[[Bound, str, nn.Module, str], None]
 """Binds something onto one module, given its path and the target that it was found by."""
@@ -52,17 +53,17 @@ def _bindings(plan: ModelPlan, groups: Groups) -> Iterator[Binding]:
                     kernel_id=kernels[rule.style],
                     target=rule.module,
                     category=HookCategory.LINEAR,
-                    group_axis="tp",
+                    group_axis=groups.tp.group.axis,
                     requires_collective=True,
                 )
     if groups.sp > 1:
-        axis = "sp_ulysses" if groups.ulysses.group.size > 1 else "sp_ring"
+        over = groups.ulysses if groups.ulysses.group.size > 1 else groups.ring
         for site in plan.sites:
             yield KernelSpec(
                 kernel_id=_ATTENTION,
                 target=site.module,
                 category=HookCategory.ATTENTION_PRE,
-                group_axis=axis,
+                group_axis=over.group.axis,
                 requires_collective=True,
             )
         for target in dict.fromkeys(split.module for split in plan.splits):
@@ -85,13 +86,14 @@ def bind_network(
     bindings = [*bindings_of(plan, groups), *further]
     if not bindings and groups.tp.group.size == 1:
         return ()
-    found = bind_findings(plan, network, groups.tp.group.size)
+    found = plan_findings(plan) or bind_findings(plan, network, groups.tp.group.size)
     if found:
         raise DiagnosticError(found)
     _check(plan, bindings)
     bindings.sort(key=lambda each: (_ORDER.index(each.category), each.priority))
-    axes = {name: over for name, over in groups.axes.items() if over.group.size > 1}
-    bound = Bound(plan=plan, network=network, groups=groups, activity=Activity(plan.name, axes))
+    bound = Bound(
+        plan=plan, network=network, groups=groups, activity=Activity(plan.name, groups.several)
+    )
     if groups.tp.group.size > 1:
         cut_width(plan, network, groups.tp.group.size, groups.tp.group.own)
     sites = Sites(bound) if groups.sp > 1 else None

@@ -13,7 +13,8 @@ _TRANSFER: Final = "kv_transfer_config"
 _CHUNKS: Final = "async_chunk"
 _WINDOW: Final = "active_stream_window"
 _TOGETHER: Final = "window_size"
-_UNIT, _OF_CHUNKS = "unit", "chunks"
+_UNIT: Final = "unit"
+_OF_CHUNKS: Final = "chunks"
 
 
 def chunks(context: RuleContext) -> Ruling:
@@ -53,8 +54,8 @@ def _idle(context: RuleContext) -> Iterator[Diagnostic]:
         yield from _told(
             context, f"`{_WINDOW}` bounds nothing: no stage hands over chunks", given.origin
         )
+    sources = {source for source, _target in chunked}
     for draft in context.drafts:
-        sources = {source for source, _target in chunked}
         for item in draft.stack.axes:
             unit = item.settings.options.get(_UNIT)
             if unit is not None and unit.value == _OF_CHUNKS and draft.stage_id not in sources:
@@ -69,7 +70,7 @@ def _idle(context: RuleContext) -> Iterator[Diagnostic]:
 
 def _told(context: RuleContext, message: str, origin: Origin) -> Iterator[Diagnostic]:
     switch = context.wide(_CHUNKS)
-    if switch is None or switch.value or switch.origin.layer <= origin.layer:
+    if switch is None or switch.value or not switch.origin.layer.takes_back(origin.layer):
         notes: tuple[Note, ...] = ()
         if switch is not None and not switch.value:
             notes = (Note(message="chunks are off here", origin=switch.origin),)

@@ -43,7 +43,9 @@ class _Side:
     """What one of two stages has."""
 
     value: object
+    """The value, or what it means to leave it out."""
     origin: Origin | None = None
+    """Where it was given, if anybody did."""
 
     @property
     def shown(self) -> str:

@@ -84,8 +84,8 @@ def _sizes(context: RuleContext, draft: StageDraft) -> Iterator[Diagnostic]:
         fewer = frames - (frames - 1) % each
         yield Diagnostic(
             code="PL153",
-            message=f"`{_FRAMES}` of `{stage}` is `{frames}`, and clips have one frame and"
-            f" multiples of `{each}`",
+            message=f"`{_FRAMES}` of `{stage}` is `{frames}`, and clips have one frame more"
+            f" than a multiple of `{each}`",
             origin=_place(context, draft, _FRAMES),
             help=f"write `{fewer}` or `{fewer + each}`",
         )

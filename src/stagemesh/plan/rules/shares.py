@@ -12,6 +12,7 @@ from typing import Final
 
 from stagemesh.config.settings import StageSettings
 from stagemesh.plan.cost.estimate import stage_cost
+from stagemesh.plan.declared import SAMPLING
 from stagemesh.plan.room import exceeds, shares_text
 from stagemesh.plan.rules.context import RuleContext, Ruling
 from stagemesh.plan.setup import SharePlan
@@ -23,7 +24,6 @@ from stagemesh.spec.origin import Origin
 SHARE: Final = "gpu_memory_utilization"
 _CACHE: Final = "kv_cache_memory_bytes"
 _TOGETHER: Final = "max_num_seqs"
-_PARAMS: Final = "default_sampling_params"
 
 
 def share_of(draft: StageDraft) -> float | None:
@@ -44,7 +44,7 @@ def amount_origin(draft: StageDraft, said: StageSettings) -> Origin | None:
     if sized_by and isinstance(together, int) and together > 1:
         names.append(_TOGETHER)
     given = [said.fields[name].origin for name in names if name in said.fields]
-    params = said.fields.get(_PARAMS)
+    params = said.fields.get(SAMPLING)
     if params is not None:
         given += [params.at(name) for name in draft.sampling if name in sized_by]
     return next(iter(given), None)

@@ -8,7 +8,7 @@ from typing import Final
 from stagemesh.models._diffusers.plans.rules import attention, feed_forward, head_counts
 from stagemesh.spec.model_plan import (
     AttentionSite,
-    Combine,
+    Formula,
     Gather,
     Guidance,
     ModelPlan,
@@ -68,6 +68,6 @@ PLANS: Final = (
             *head_counts(f"{_PICTURES}.*.attention", optional=True),
         ),
         blocks=("layers", *_REFINERS),
-        guidance=Guidance(combine=Combine.FROM_POSITIVE, normalise=Normalise.CLAMP),
+        guidance=Guidance(combine=Formula.FROM_POSITIVE, normalise=Normalise.CLAMP),
     ),
 )

@@ -179,6 +179,12 @@ FAILURES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "a worker that came back was not used": (
             "runtime/core/test_membership::a_worker_that_registers_again_replaces_its_predecessor_at_once",
         ),
+        "who joined while another died never met it": (
+            "runtime/test_comebacks::a_replica_that_joins_beside_one_just_killed_meets_whoever_comes_back",
+        ),
+        "a frontend that hung kept its connections": (
+            "serve/frontends/test_running::one_that_stays_silent_is_ended_and_comes_back",
+        ),
         "a failing request of a batch made the call spin": (
             "runtime/test_system::a_failing_request_fails_alone",
         ),

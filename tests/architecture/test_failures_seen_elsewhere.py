@@ -136,6 +136,10 @@ FAILURES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "what a later stage had begun was not cancelled": (
             "runtime/core/test_request::a_failure_ends_it_and_cancels_the_others",
         ),
+        "the first request of another kind held up the queue behind it": (
+            "engines/test_generation::equal_buckets_run_together_up_to_the_limit",
+            "engines/test_generation::no_bucket_starves",
+        ),
         "stages took turns instead of working at once": (
             "runtime/test_seen_elsewhere::stages_overlap",
         ),
@@ -179,12 +183,22 @@ FAILURES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "a worker that came back was not used": (
             "runtime/core/test_membership::a_worker_that_registers_again_replaces_its_predecessor_at_once",
         ),
+        "who joined while another died never met it": (
+            "runtime/test_comebacks::a_replica_that_joins_beside_one_just_killed_meets_whoever_comes_back",
+        ),
+        "a frontend that hung kept its connections": (
+            "serve/frontends/test_running::one_that_stays_silent_is_ended_and_comes_back",
+        ),
         "a failing request of a batch made the call spin": (
             "runtime/test_system::a_failing_request_fails_alone",
         ),
         "health stayed green while an engine was stuck": (
             "runtime/test_hangs::a_step_without_end_ends_its_replica",
             "runtime/test_hangs::a_stopped_process_is_passed_over_and_used_again_when_it_goes_on",
+        ),
+        "flags were taken and did nothing": (
+            "config/test_start_fields::a_policy_without_replicas_has_no_effect_and_is_told",
+            "cli/test_flags::a_saved_plan_names_every_flag_that_cannot_change_it",
         ),
         "an interrupt from the keyboard killed stages in the middle": (
             "runtime/test_starts::ctrl_c_ends_everything",

@@ -6,6 +6,7 @@ anything. Without such lines the output is not looked at. A block of `python` is
 after the language say more:
 
     slow     it takes seconds or needs the demo's weights
+    nightly  it is dear, and every part of it is in other tests of every run
     fails    the last command ends with an exit code other than 0
     server   the first command serves while the others run, and ends well at Ctrl-C
 """
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-FLAGS: Final = frozenset({"slow", "fails", "server"})
+FLAGS: Final = frozenset({"slow", "nightly", "fails", "server"})
+MARKERS: Final = frozenset({"slow", "nightly"})
+"""Those that are markers of tests as well."""
 SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh"})
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)$")
 

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from tests.architecture.source import ROOT
-from tests.docs.console import FLAGS, SHELLS, Session, Step, matches, read_sessions
+from tests.docs.console import FLAGS, MARKERS, SHELLS, Session, Step, matches, read_sessions
 from tests.waiting import WAIT_S
 
 DOCUMENTS: Final = [
@@ -109,7 +109,7 @@ def _arguments(session: Session, step: Step) -> list[str]:
         pytest.param(
             session,
             id=session.place,
-            marks=[pytest.mark.slow] if "slow" in session.flags else [],
+            marks=[getattr(pytest.mark, word) for word in sorted(session.flags & MARKERS)],
         )
         for session in SESSIONS
     ],

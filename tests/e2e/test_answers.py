@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from stagemesh.models._tensors import from_buffer
 from stagemesh.models.voice_chat import code2wav, talker
 from stagemesh.models.voice_chat.options import TalkerParams
 from stagemesh.runtime.audio import Audio
+from stagemesh.runtime.outputs import OmniResult
 from stagemesh.spec.generation import GenerationModule
 from stagemesh.spec.payload import Payload
 from stagemesh.spec.pipeline import NoOptions
@@ -39,6 +41,12 @@ QUESTIONS = (
 SHORT = {"thinker": {"max_tokens": 24}}
 
 
+@pytest.fixture(scope="module")
+def answers(chunked: Omni) -> Sequence[OmniResult]:
+    """All questions, asked at once."""
+    return chunked.generate(QUESTIONS, sampling_params=SHORT)
+
+
 def samples(audio: Audio) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """The waveform, float32 `[samples]`."""
     return np.frombuffer(audio.samples, dtype=np.float32)
@@ -58,11 +66,10 @@ def drive(module: GenerationModule, params: object, given: Payload) -> list[Payl
     return found
 
 
-def test_the_recogniser_hears_what_the_thinker_said(chunked: Omni) -> None:
+def test_the_recogniser_hears_what_the_thinker_said(answers: Sequence[OmniResult]) -> None:
     """Word overlap between text and speech is at least 0.6 on average over ten answers."""
-    results = chunked.generate(QUESTIONS, sampling_params=SHORT)
     overlaps = []
-    for result in results:
+    for result in answers:
         assert result.text
         assert result.audio is not None
         heard = hear(samples(result.audio), result.audio.sampling_rate)
@@ -70,15 +77,16 @@ def test_the_recogniser_hears_what_the_thinker_said(chunked: Omni) -> None:
     assert sum(overlaps) / len(overlaps) >= 0.6, overlaps
 
 
-def test_a_request_answers_alike_alone_and_in_company(chunked: Omni) -> None:
+def test_a_request_answers_alike_alone_and_in_company(
+    chunked: Omni, answers: Sequence[OmniResult]
+) -> None:
     """Continuous batching changes neither the text nor, beyond rounding, the speech."""
-    together = chunked.generate(QUESTIONS[:4], sampling_params=SHORT)
     [alone] = chunked.generate(QUESTIONS[2], sampling_params=SHORT)
-    assert alone.text == together[2].text
+    assert alone.text == answers[2].text
     assert alone.audio is not None
-    assert together[2].audio is not None
-    assert alone.audio.num_samples == together[2].audio.num_samples
-    assert np.abs(samples(alone.audio) - samples(together[2].audio)).max() < 1e-3
+    assert answers[2].audio is not None
+    assert alone.audio.num_samples == answers[2].audio.num_samples
+    assert np.abs(samples(alone.audio) - samples(answers[2].audio)).max() < 1e-3
 
 
 def test_audio_begins_before_the_text_ends(chunked: Omni) -> None:
@@ -105,10 +113,10 @@ def test_whole_payloads_equal_the_three_parts_run_by_hand(whole: Omni, voice_cha
     assert np.array_equal(samples(result.audio), expected)
 
 
-def test_chunked_speech_equals_whole_speech(chunked: Omni, whole: Omni) -> None:
+def test_chunked_speech_equals_whole_speech(answers: Sequence[OmniResult], whole: Omni) -> None:
     """Streaming changes when the audio comes, not what it is."""
-    [streamed] = chunked.generate("Name three colors.", sampling_params=SHORT)
-    [handed] = whole.generate("Name three colors.", sampling_params=SHORT)
+    streamed = answers[3]
+    [handed] = whole.generate(QUESTIONS[3], sampling_params=SHORT)
     assert streamed.text == handed.text
     assert streamed.audio is not None
     assert handed.audio is not None
@@ -116,7 +124,9 @@ def test_chunked_speech_equals_whole_speech(chunked: Omni, whole: Omni) -> None:
     assert np.abs(samples(streamed.audio) - samples(handed.audio)).max() < 1e-3
 
 
-def test_the_thinker_says_what_transformers_says(chunked: Omni, voice_chat: Path) -> None:
+def test_the_thinker_says_what_transformers_says(
+    answers: Sequence[OmniResult], voice_chat: Path
+) -> None:
     """Greedy text equals that of `generate` on the same weights."""
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415  heavy
 
@@ -129,8 +139,7 @@ def test_the_thinker_says_what_transformers_says(chunked: Omni, voice_chat: Path
     )
     answer = model.generate(**prompt, max_new_tokens=24, do_sample=False)
     expected = tokenizer.decode(answer[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
-    [result] = chunked.generate(QUESTIONS[0], sampling_params=SHORT)
-    assert result.text == expected
+    assert answers[0].text == expected
 
 
 def test_a_question_longer_than_the_context_is_refused(chunked: Omni) -> None:

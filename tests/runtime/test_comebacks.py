@@ -94,6 +94,38 @@ def test_without_a_replica_requests_fail_at_once_until_it_is_back() -> None:
         started.call(run())
 
 
+@pytest.mark.parametrize("victims", [(1,), (2,), (1, 2)], ids=["fellow", "neighbour", "both"])
+def test_a_replica_that_joins_beside_one_just_killed_meets_whoever_comes_back(
+    victims: tuple[int, ...],
+) -> None:
+    """Nobody has noticed the death when the new one is introduced; in the end all reach all.
+
+    The start of the new one and the restart of the dead one run at once.
+    """
+    with Started(recovering(vocoder=(2, "random"))) as started:
+
+        async def run() -> None:
+            for stage in victims:
+                os.kill(started.pid(stage), signal.SIGKILL)
+            await started.omni.scale("talker", 2)
+            await started.until_serving()
+            pairs, every = set(), {(talker, vocoder) for talker in (0, 1) for vocoder in (0, 1)}
+            while pairs < every:
+                result = await started.omni.run("hi")
+                assert result.text == "hi#0hi#1hi#2"
+                (talker,), (vocoder,) = (stage.replicas for stage in result.report[1:])
+                pairs.add((talker, vocoder))
+            restarts = [
+                (stage, replica.replica)
+                for stage, health in enumerate(started.omni.health().stages)
+                for replica in health.replicas
+                if replica.num_restarts
+            ]
+            assert restarts == [(stage, 0) for stage in victims]
+
+        started.call(run())
+
+
 def test_one_that_dies_too_often_stays_down_until_it_is_asked_for() -> None:
     """After as many restarts as the policy allows; scaling to as many as there are starts it."""
     with Started(recovering(RecoveryPlan(restart_delay=0, max_restarts=1))) as started:

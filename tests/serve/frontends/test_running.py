@@ -17,7 +17,7 @@ import pytest
 from stagemesh.cli._main import main
 from stagemesh.errors import DiagnosticError, StartupError
 from stagemesh.plan.setup import RecoveryPlan
-from stagemesh.serve.frontends import parent, process
+from stagemesh.serve.frontends import parent, process, watch
 from stagemesh.serve.frontends.parent import FrontendLog, Frontends
 from stagemesh.serve.server import ServeOptions
 from stagemesh.serve.sockets import listen_on
@@ -142,6 +142,30 @@ def test_one_that_does_not_answer_is_told_of(
     finally:
         os.kill(pid, signal.SIGCONT)
     server.until(lambda state: state["frontends"][0]["state"] == "serving")
+
+
+def test_one_that_stays_silent_is_ended_and_comes_back(
+    server: Several, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGSTOP is silence, and nobody sends it SIGCONT; the other goes on as it was."""
+    before = pids(server)
+    restarts = server.state()["frontends"][1]["num_restarts"]
+    monkeypatch.setattr(parent, "_LOOK_S", 0.3)
+    monkeypatch.setattr(watch, "INTERVAL_S", 0.25)
+    os.kill(before[1][0], signal.SIGSTOP)
+    for pid in before[1]:
+        wait_for_exit(pid)
+    state = server.until(
+        lambda state: (
+            state["frontends"][1]["num_restarts"] > restarts
+            and state["frontends"][1]["state"] == "serving"
+        )
+    )
+    assert state["frontends"][1]["num_restarts"] == restarts + 1
+    assert "frontend `1` has not answered for 2 s" in caplog.messages
+    after = pids(server)
+    assert after[0] == before[0]
+    assert not set(after[1]) & set(before[1])
 
 
 @pytest.mark.nightly

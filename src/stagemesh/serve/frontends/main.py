@@ -30,6 +30,8 @@ from stagemesh.serve.frontends.words import (
     Flaw,
     Link,
     Look,
+    Ping,
+    Pong,
     Reading,
     Ready,
     Restore,
@@ -122,6 +124,8 @@ class Frontend:
                 self.server.stop()
             case Look():
                 self._link.say(self._seen(word))
+            case Ping(number=number):
+                self._link.say(Pong(number=number))
             case Restore():
                 work = asyncio.ensure_future(self._restore(word))
                 self._works.add(work)

@@ -2,14 +2,15 @@
 
 The server is up when every frontend is. From then on one that dies takes its requests and sessions
 with it, and nothing else: the others go on, and it is started again as the restart policies of its
-stages allow. What is asked about the server as a whole is answered here, whoever was asked.
+stages allow. One that hangs is ended first. What is asked about the server as a whole is answered
+here, whoever was asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -30,6 +31,7 @@ from stagemesh.serve.control import Control
 from stagemesh.serve.forms import Json
 from stagemesh.serve.frontends.process import FrontendProcess
 from stagemesh.serve.frontends.share import share_of
+from stagemesh.serve.frontends.watch import Watch
 from stagemesh.serve.frontends.whole import (
     Sight,
     state_of,
@@ -99,6 +101,7 @@ class Frontends:
         self._control: web.AppRunner | None = None
         self._listening: Listening | None = None
         self._keepers: list[asyncio.Task[None]] = []
+        self._watch: Watch | None = None
 
     async def run(self, on_ready: Callable[[Listening], None]) -> None:
         """Serve until `stop`; everything that was started is stopped when this returns.
@@ -202,7 +205,16 @@ class Frontends:
             return False
         self._has_served = True
         self._keepers = [asyncio.ensure_future(self._keep(one)) for one in self._all]
+        self._watch = Watch(self._serving)
         return True
+
+    def _serving(self) -> Iterable[FrontendProcess]:
+        """Return those that have come up: what loads may hold its loop for long."""
+        return [
+            one.running
+            for one in self._all
+            if one.running is not None and one.state is ReplicaState.SERVING
+        ]
 
     async def _all_up(self) -> None:
         """Bring all up together; raises the error of the first that does not come up."""
@@ -305,6 +317,8 @@ class Frontends:
             await asyncio.wait(ends, timeout=within_s)
 
     async def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()  # whoever drains has a deadline of its own
         if not self._stop.is_set():
             self.stop()  # nobody is brought back, and what there is goes
         for keeper in self._keepers:

@@ -17,11 +17,14 @@ import msgspec
 
 from stagemesh.errors import DiagnosticError, StagemeshError, StartupError
 from stagemesh.runtime.child import search_path
+from stagemesh.runtime.pulse import Pulse
 from stagemesh.serve.frontends.words import (
     Begin,
     Failed,
     Link,
     Look,
+    Ping,
+    Pong,
     Ready,
     Restore,
     Restored,
@@ -53,6 +56,9 @@ class FrontendProcess:
         """Done once it serves."""
         self.failed: Failed | None = None
         """Why it could not go on, where it has said so."""
+        self.pulse: Final = Pulse()
+        """Whether it answers."""
+        self._lost: str | None = None
         self._answer = answer
         self._numbers = itertools.count()
         self._asked: dict[int, asyncio.Future[Seen | Restored | None]] = {}
@@ -97,6 +103,16 @@ class FrontendProcess:
         done = await self._ask(Restore(number=number, stage=stage), number, None)
         if isinstance(done, Restored) and done.failed is not None:
             raise error_of(done.failed)
+
+    def ping(self) -> None:
+        """Ask whether it is there; unanswered questions are not repeated."""
+        if self.pulse.asked():
+            self._say(Ping(number=self.pulse.number))
+
+    def lost(self, reason: str) -> None:
+        """End it at once; `reason` says what it did wrong."""
+        self._lost = reason
+        self.kill()
 
     def stop(self) -> None:
         """Tell it to drain; a second time it ends at once."""
@@ -153,7 +169,8 @@ class FrontendProcess:
                     found.set_result(None)
             for task in self._tasks:
                 task.cancel()
-        return await self._reaped
+        end = await self._reaped
+        return end if self._lost is None else self._lost
 
     def _heard(self, word: Word) -> None:
         match word:
@@ -161,6 +178,8 @@ class FrontendProcess:
                 self.ready.set_result(None)
             case Failed():
                 self.failed = word
+            case Pong(number=number):
+                self.pulse.answered(number, 0.0)
             case Seen(number=number) | Restored(number=number):
                 found = self._asked.get(number)
                 if found is not None and not found.done():

@@ -1,7 +1,7 @@
 """What the parent and a frontend say to each other, and how it crosses the socket between them.
 
-parent -> frontend   Begin, then Stop Look Restore; Told answers a Tell
-frontend -> parent   Ready or Failed, then Seen Restored; Tell asks for what is known of all
+parent -> frontend   Begin, then Stop Look Restore Ping; Told answers a Tell
+frontend -> parent   Ready or Failed, then Seen Restored Pong; Tell asks for what is known of all
 
 Both ends are of one installation and one user, and nobody else has the socket. Whoever finds it
 closed ends: a frontend has nobody to work for without its parent.
@@ -55,6 +55,12 @@ class Stop(_Word, frozen=True, kw_only=True):
 
 class Look(_Word, frozen=True, kw_only=True):
     """Say how you are."""
+
+    number: int
+
+
+class Ping(_Word, frozen=True, kw_only=True):
+    """Say that you are there."""
 
     number: int
 
@@ -114,6 +120,12 @@ class Seen(_Word, frozen=True, kw_only=True):
     """What it has counted."""
 
 
+class Pong(_Word, frozen=True, kw_only=True):
+    """It is there."""
+
+    number: int
+
+
 class Restored(_Word, frozen=True, kw_only=True):
     """It was done, or why not."""
 
@@ -130,7 +142,9 @@ class Tell(_Word, frozen=True, kw_only=True):
     """The form that the client takes."""
 
 
-Word: TypeAlias = Begin | Stop | Look | Restore | Told | Ready | Failed | Seen | Restored | Tell
+Word: TypeAlias = (
+    Begin | Stop | Look | Ping | Restore | Told | Ready | Failed | Seen | Pong | Restored | Tell
+)
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Word)
 

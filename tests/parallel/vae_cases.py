@@ -108,14 +108,19 @@ def in_tiles(
 
 def count(vae: Any, way: str) -> list[int]:  # noqa: ANN401  a class of diffusers
     """Return a list that fills with the bytes that come out of the half that works."""
-    half, found = vae.decoder if way == "decode" else vae.encoder, []
+    half, found, worked = vae.decoder if way == "decode" else vae.encoder, [], []
+
+    def work(_module: object, _args: object, _output: object) -> None:
+        worked.append(1)
 
     def look(_module: object, _args: object, output: Any) -> None:  # noqa: ANN401  of diffusers
-        output = output[0] if isinstance(output, tuple) else output
-        found.append(output.nbytes)
+        if worked:  # where the shared way answers for its half, that does not work
+            output = output[0] if isinstance(output, tuple) else output
+            found.append(output.nbytes)
+            worked.clear()
 
-    # the shared way answers for its half, which then does not work
-    half._modules[next(reversed(half._modules))].register_forward_hook(look)
+    half._modules[next(reversed(half._modules))].register_forward_hook(work)
+    half.register_forward_hook(look)
     return found
 
 

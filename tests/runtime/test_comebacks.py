@@ -109,7 +109,8 @@ def test_a_replica_that_joins_beside_one_just_killed_meets_whoever_comes_back(
                 os.kill(started.pid(stage), signal.SIGKILL)
             await started.omni.scale("talker", 2)
             await started.until_serving()
-            pairs, every = set(), {(talker, vocoder) for talker in (0, 1) for vocoder in (0, 1)}
+            pairs: set[tuple[int, int]] = set()
+            every = {(talker, vocoder) for talker in (0, 1) for vocoder in (0, 1)}
             while pairs < every:
                 result = await started.omni.run("hi")
                 assert result.text == "hi#0hi#1hi#2"

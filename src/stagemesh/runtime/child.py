@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import stagemesh
 from stagemesh.errors import StartupError
 from stagemesh.runtime.messages import Message
 from stagemesh.runtime.process import Incarnation
@@ -151,7 +150,7 @@ def _spawn(
 
 def search_path(environment: Mapping[str, str]) -> str:
     """Where a stage finds modules: our own first, then where it says, then as this process does."""
-    own = str(Path(stagemesh.__file__).parent.parent)
+    own = str(Path(__file__).parents[2])
     given = environment.get("PYTHONPATH", "").split(os.pathsep)
     ours = (path or str(Path.cwd()) for path in sys.path)
     return os.pathsep.join(dict.fromkeys([own, *filter(None, given), *ours]))

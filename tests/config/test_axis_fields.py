@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from tests.config.speech import Speech, size, stage, told
+from stagemesh.config.catalog import Model
+from stagemesh.spec.pipeline import ExecutionType
+from tests.config.speech import CATALOG, PIPELINE, Speech, size, stage, told
 
 RING = "strategies: {thinker: [{axis: sp_ring, size: 2}]}"
 STRICT = "strategies: {thinker: [{axis: sp_ulysses, size: 2, mode: strict}]}"
 HSDP = "strategies: {thinker: [{axis: hsdp, size: 4, replicate: 2}]}"
+
+
+DENOISING = replace(
+    CATALOG,
+    models=(
+        Model(
+            pipeline=replace(
+                PIPELINE,
+                stages=(
+                    replace(PIPELINE.stages[0], execution_type=ExecutionType.DIFFUSION),
+                    *PIPELINE.stages[1:],
+                ),
+            ),
+            package="tests.config.shipped",
+        ),
+    ),
+)
+"""The thinker denoises."""
 
 
 def deploy(fields: str) -> str:
@@ -150,7 +171,7 @@ def test_an_option_of_an_axis_that_is_off_has_no_effect(
     speech: Speech, fields: str, why: str
 ) -> None:
     """P74: an error rather than a value that is lost, whatever the order."""
-    loaded = speech.load(deploy=deploy(fields))
+    loaded = speech.load(deploy=deploy(fields), catalog=DENOISING)
     (found,) = loaded.diagnostics
     assert found.code == "AX010"
     assert found.message == f"`hsdp_shard_size` of `thinker` has no effect: `use_hsdp` {why}"
@@ -171,7 +192,7 @@ def test_an_option_of_an_axis_that_is_off_has_no_effect(
 )
 def test_a_default_of_an_axis_that_is_off_says_nothing(speech: Speech, fields: str) -> None:
     """A file may write down all fields."""
-    loaded = speech.load(deploy=deploy(fields))
+    loaded = speech.load(deploy=deploy(fields), catalog=DENOISING)
     assert told(loaded) == []
     assert "hsdp" not in stage(loaded, "thinker").axes
 
@@ -179,11 +200,32 @@ def test_a_default_of_an_axis_that_is_off_says_nothing(speech: Speech, fields: s
 def test_who_switches_an_axis_off_means_its_options_too(speech: Speech) -> None:
     """In a higher layer; a lower `false` with an option above it is a mistake."""
     off = speech.load(
-        deploy=deploy("use_hsdp: true, hsdp_shard_size: 8"), overrides=typed(use_hsdp=False)
+        deploy=deploy("use_hsdp: true, hsdp_shard_size: 8"),
+        overrides=typed(use_hsdp=False),
+        catalog=DENOISING,
     )
     assert told(off) == []
-    late = speech.load(deploy=deploy("use_hsdp: false"), overrides=typed(hsdp_shard_size=8))
+    late = speech.load(
+        deploy=deploy("use_hsdp: false"), overrides=typed(hsdp_shard_size=8), catalog=DENOISING
+    )
     assert [found.code for found in late.diagnostics] == ["AX010"]
+
+
+@pytest.mark.parametrize("fields", ["use_hsdp: false", "hsdp_replicate_size: 1"])
+def test_an_axis_that_is_left_off_has_to_fit_as_well(speech: Speech, fields: str) -> None:
+    """What is said of a stage that could never have it would be lost."""
+    loaded = speech.load(deploy=deploy(fields))
+    [found] = loaded.diagnostics
+    assert found.code == "AX020"
+    assert found.message == "`hsdp` does not fit the `llm_ar` stage `thinker`"
+    assert speech.load(deploy=deploy("hsdp_replicate_size: null")).diagnostics == ()
+
+
+def test_who_leaves_an_axis_off_is_known(speech: Speech) -> None:
+    """As who takes a value back: the default holds, and somebody has said so."""
+    loaded = speech.load(deploy=deploy("use_hsdp: false"), catalog=DENOISING)
+    [(path, said)] = stage(loaded, "thinker").cleared.items()
+    assert (path, said.clears, str(said.origin)) == ("axes.hsdp.size", True, "deploy.yaml:1:34")
 
 
 def test_an_option_of_a_lower_layer_joins_what_a_strategy_switches_on(speech: Speech) -> None:

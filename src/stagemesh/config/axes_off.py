@@ -16,6 +16,7 @@ from stagemesh.spec.axis import ENABLED, Axis
 from stagemesh.spec.diagnostic import Diagnostic, Note
 from stagemesh.spec.frozen import frozen
 from stagemesh.spec.origin import Origin
+from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 _CODE: Final = "AX010"
 
@@ -44,9 +45,13 @@ class _Lost:
 def off_findings(
     stages: Iterable[StageSettings],
     roots: Mapping[int | None, Branch],
+    pipeline: PipelineConfig,
     declared: Mapping[str, Axis],
 ) -> Iterator[Diagnostic]:
-    """Tell of every such option; of one that several stages have, once."""
+    """Tell of every such option; of one that several stages have, once.
+
+    That an axis fits no such stage is told also where it is left off.
+    """
     stages = tuple(stages)
     acting = {
         given.origin
@@ -60,7 +65,42 @@ def off_findings(
         for each in () if root is None else _lost(stage, root, declared):
             if each.given not in acting:
                 lost.setdefault(each.given, []).append(each)
-    return (_told(*group) for group in lost.values())
+    yield from (_told(*group) for group in lost.values())
+    for stage in pipeline.stages:
+        root = roots.get(stage.stage_id)
+        for axis, origin in () if root is None else _left_off(root, declared):
+            found = misfit(axis, stage, origin)
+            if found is not None:
+                yield found
+
+
+def misfit(axis: Axis, stage: StagePipelineConfig, origin: Origin | None) -> Diagnostic | None:
+    """Say why an axis does not fit a stage, if it does not."""
+    name, kind = stage.model_stage, stage.execution_type
+    if axis.name in stage.excludes:
+        whose, help_text = f"stage `{name}`", stage.excludes[axis.name]
+    elif kind not in axis.fits:
+        fitting = ", ".join(sorted(f"`{fit.value}`" for fit in axis.fits))
+        whose = f"`{kind.value}` stage `{name}`"
+        help_text = f"`{axis.name}` fits stages of kind {fitting}"
+    else:
+        return None
+    message = f"`{axis.name}` does not fit the {whose}"
+    return Diagnostic(code="AX020", message=message, origin=origin, help=help_text)
+
+
+def _left_off(root: Branch, declared: Mapping[str, Axis]) -> Iterator[tuple[Axis, Origin]]:
+    """Return the axes about which something was said that leaves them off, and where."""
+    axes = root.children.get("axes")
+    for name, node in axes.children.items() if isinstance(axes, Branch) else ():
+        assert isinstance(node, Branch)
+        axis, off = declared[str(name)], node.children.get(ENABLED)
+        options = node.children.get("options")
+        if isinstance(off, Sourced) and off.value is False:
+            yield axis, off.origin
+        elif off is None and isinstance(options, Branch) and axis.switch not in root.children:
+            said = (each for each in options.children.values() if isinstance(each, Sourced))
+            yield from ((axis, each.origin) for each in said if not each.clears)
 
 
 def _lost(stage: StageSettings, root: Branch, declared: Mapping[str, Axis]) -> Iterator[_Lost]:

@@ -32,6 +32,17 @@ def cleared_values(root: Branch) -> Mapping[str, Sourced[object]]:
     return found
 
 
+def switched_off(axes: object) -> Mapping[str, Sourced[object]]:
+    """Return the axes that somebody has left off, each as the size that is taken back by that."""
+    found: dict[str, Sourced[object]] = {}
+    for name, node in axes.children.items() if isinstance(axes, Branch) else ():
+        off = node.children.get(ENABLED) if isinstance(node, Branch) else None
+        if isinstance(off, Sourced) and off.value is False:
+            path = f"{_AXES}.{name}.{SIZE}"
+            found[path] = Sourced(value=None, origin=off.origin, clears=True)
+    return found
+
+
 def as_written(edges: Sourced[object]) -> Sourced[object]:
     """The list of edges as a file would say it, and so what it replaced."""
     listed = cast("tuple[EdgeSettings, ...] | None", edges.value)

@@ -11,7 +11,7 @@ from stagemesh.config.axis_settings import axis_settings
 from stagemesh.config.catalog import Catalog
 from stagemesh.config.check import checker, hints
 from stagemesh.config.chunks import chunk_findings
-from stagemesh.config.cleared import as_written, cleared_values
+from stagemesh.config.cleared import as_written, cleared_values, switched_off
 from stagemesh.config.edge_options import read_extra
 from stagemesh.config.edges import EDGES
 from stagemesh.config.extras import EXTRAS, take_extras
@@ -61,7 +61,7 @@ def settle(
         cleared={} if common is None else cleared_values(common),
     )
     run.findings.extend(whole.findings)
-    run.findings.extend(off_findings(settings.stages, roots, catalog.axes))
+    run.findings.extend(off_findings(settings.stages, roots, pipeline, catalog.axes))
     run.findings.extend(chunk_findings(settings, pipeline))
     return settings
 
@@ -110,7 +110,7 @@ def _stage(
         name=stage.model_stage,
         axes=found,
         fields=values,
-        cleared=cleared_values(root),
+        cleared={**switched_off(axes), **cleared_values(root)},
     )
 
 

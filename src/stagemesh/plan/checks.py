@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from stagemesh.config.axes_off import misfit
 from stagemesh.config.tree import quoted
 from stagemesh.plan.report import Report
 from stagemesh.plan.stack import Stack, StackedAxis, implied_size
@@ -80,24 +81,10 @@ def rule_findings(
 
 
 def _misfits(stack: Stack) -> Iterator[Diagnostic]:
-    kind = stack.stage.execution_type
     for item in stack.axes:
-        if item.axis.name in stack.stage.excludes:
-            yield Diagnostic(
-                code="AX020",
-                message=f"`{item.axis.name}` does not fit the stage `{stack.stage.model_stage}`",
-                origin=item.settings.origin,
-                help=stack.stage.excludes[item.axis.name],
-            )
-        elif kind not in item.axis.fits:
-            fitting = ", ".join(sorted(f"`{fit.value}`" for fit in item.axis.fits))
-            yield Diagnostic(
-                code="AX020",
-                message=f"`{item.axis.name}` does not fit the `{kind.value}` stage"
-                f" `{stack.stage.model_stage}`",
-                origin=item.settings.origin,
-                help=f"`{item.axis.name}` fits stages of kind {fitting}",
-            )
+        found = misfit(item.axis, stack.stage, item.settings.origin)
+        if found is not None:
+            yield found
 
 
 def _unsettled(stack: Stack) -> Iterator[Diagnostic]:

@@ -19,11 +19,12 @@ from stagemesh.spec.origin import Origin
 from stagemesh.spec.pipeline import PipelineConfig, StagePipelineConfig
 
 _CODE: Final = "AX010"
+_MISFIT: Final = "AX020"
 
 
 def spoils(found: Diagnostic) -> bool:
     """Whether the settings cannot be relied on beside it: what nothing acts on changes nothing."""
-    return found.is_error and found.code != _CODE
+    return found.is_error and found.code not in (_CODE, _MISFIT)
 
 
 @frozen
@@ -53,6 +54,13 @@ def off_findings(
     That an axis fits no such stage is told also where it is left off.
     """
     stages = tuple(stages)
+    misfits: dict[tuple[str, str], Diagnostic] = {}
+    for declaration in pipeline.stages:
+        root = roots.get(declaration.stage_id)
+        for axis, origin in () if root is None else _left_off(root, declared):
+            found = misfit(axis, declaration, origin)
+            if found is not None:
+                misfits.setdefault((declaration.model_stage, axis.name), found)
     acting = {
         given.origin
         for stage in stages
@@ -63,15 +71,10 @@ def off_findings(
     for stage in stages:
         root = roots.get(stage.stage_id)
         for each in () if root is None else _lost(stage, root, declared):
-            if each.given not in acting:
+            if each.given not in acting and (stage.name, each.axis.name) not in misfits:
                 lost.setdefault(each.given, []).append(each)
     yield from (_told(*group) for group in lost.values())
-    for stage in pipeline.stages:
-        root = roots.get(stage.stage_id)
-        for axis, origin in () if root is None else _left_off(root, declared):
-            found = misfit(axis, stage, origin)
-            if found is not None:
-                yield found
+    yield from misfits.values()
 
 
 def misfit(axis: Axis, stage: StagePipelineConfig, origin: Origin | None) -> Diagnostic | None:
@@ -86,7 +89,7 @@ def misfit(axis: Axis, stage: StagePipelineConfig, origin: Origin | None) -> Dia
     else:
         return None
     message = f"`{axis.name}` does not fit the {whose}"
-    return Diagnostic(code="AX020", message=message, origin=origin, help=help_text)
+    return Diagnostic(code=_MISFIT, message=message, origin=origin, help=help_text)
 
 
 def _left_off(root: Branch, declared: Mapping[str, Axis]) -> Iterator[tuple[Axis, Origin]]:

@@ -1,6 +1,8 @@
 """What each process of `torchrun` does to test `parallelize`: prints one line of JSON.
 
-python -m tests.parallel.parallelize_main WHAT STRATEGY
+python -m tests.parallel.parallelize_main STRATEGY [alone]
+
+The strategy is JSON; with `alone` the denoiser is given by itself.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def main() -> None:
     alone = copy.deepcopy(pipe)
     strategy = json.loads(sys.argv[1])
     try:
-        ranks = stagemesh.parallelize(pipe, strategy)
+        ranks = stagemesh.parallelize(pipe.transformer if "alone" in sys.argv else pipe, strategy)
     except StagemeshError as error:
         tell({"error": str(error)})
         return

@@ -20,14 +20,14 @@ ROOT: Final = Path(__file__).parents[2]
 BOUND: Final = 1e-5
 
 
-def torchrun(ranks: int, *axes: dict[str, Any]) -> list[dict[str, Any]]:
+def torchrun(ranks: int, *axes: dict[str, Any], more: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Start so many processes with the axes of `dit`; return what each printed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
     script = ["-m", "tests.parallel.parallelize_main", json.dumps({"strategies": {"dit": axes}})]
     done = subprocess.run(
-        [*run, f"--master-port={port}", *script],
+        [*run, f"--master-port={port}", *script, *more],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -79,3 +79,21 @@ def test_what_cannot_be_carried_out_is_refused_on_all_ranks(
     told = torchrun(2, *axes)
     assert len(told) == 2
     assert all(said in each["error"] for each in told)
+
+
+def test_a_vae_that_is_not_there_cannot_be_shared() -> None:
+    """A denoiser by itself has none."""
+    axes = [{"axis": "sp_ulysses", "size": 2}, {"axis": "vae_pp", "size": 2}]
+    told = torchrun(2, *axes, more=("alone",))
+    assert {each["error"] for each in told} == {
+        "`vae_pp` has nothing to share: no plan is about a VAE here"
+    }
+
+
+def test_what_a_strategy_binds_is_bound_or_refused() -> None:
+    """A hook that nobody has registered is not lost."""
+    hook = {"hook_id": "mine", "target": "transformer_blocks.*"}
+    told = torchrun(2, {"axis": "tp", "size": 2, "layer_hook_specs": [hook]})
+    assert {each["error"] for each in told} == {
+        "nothing is called `mine`; there are `gather_tokens`, `split_tokens`"
+    }

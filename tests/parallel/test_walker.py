@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pytest
@@ -173,6 +174,10 @@ def test_others_add_what_they_bind(monkeypatch: pytest.MonkeyPatch) -> None:
             "nothing is called `mine`; there are `gather_tokens`, `split_tokens`",
         ),
         (
+            [LayerHookSpec(hook_id="split_tokens", target="blocks.*.nowhere")],
+            "`split_tokens` is to be bound onto `blocks.*.nowhere`, and `Toy` has no such module",
+        ),
+        (
             [
                 KernelSpec(kernel_id=name, target="out", category=HookCategory.LINEAR)
                 for name in ("row_linear", "norm_across_ranks")
@@ -186,7 +191,7 @@ def test_bindings_that_cannot_be_are_refused_before_anything_is_bound(
 ) -> None:
     """A name that nobody knows, and two for one place."""
     network = made()
-    with pytest.raises(ParallelError, match=told):
+    with pytest.raises(ParallelError, match=re.escape(told)):
         bind_network(PLAN, network, ONE, specs)
     assert hooks(network) == 0
 

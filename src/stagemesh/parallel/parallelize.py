@@ -33,8 +33,9 @@ from stagemesh.parallel.vae.bind import bind_vae
 from stagemesh.parallel.walker.groups import Groups
 from stagemesh.parallel.walker.walk import bind_network
 from stagemesh.plan.make import make
-from stagemesh.plan.values import AxisPlan, Plan, StagePlan
+from stagemesh.plan.values import AxisPlan, BindingPlan, Plan, StagePlan
 from stagemesh.spec.frozen import frozen
+from stagemesh.spec.hooks import Binding, HookCategory, KernelSpec, LayerHookSpec
 from stagemesh.spec.model_plan import ModelPlan
 from stagemesh.spec.reference import resolve
 from stagemesh.spec.vae_plan import VaePlan
@@ -216,10 +217,30 @@ def _bind(
         kinds = ", ".join(f"`{type(part).__name__}`" for part in parts.values())
         raise ParallelError(f"no plan is about any of {kinds}")
     groups = Groups(tp=_over(mesh, tp), ulysses=_over(mesh, ulysses), ring=_over(mesh, ring))
+    further = tuple(map(_binding, plan.stages[0].bindings))
     for found, part in networks:
-        bind_network(found, part, groups)
+        bind_network(found, part, groups, further)
     if tiles is not None:
         _bind_vaes(parts, plans, tiles, mesh)
+
+
+def _binding(planned: BindingPlan) -> Binding:
+    """Return what a strategy binds, as the plan has written it down."""
+    if planned.kind == "hook":
+        return LayerHookSpec(
+            hook_id=planned.name,
+            target=planned.target,
+            category=HookCategory(planned.category),
+            priority=planned.priority,
+        )
+    return KernelSpec(
+        kernel_id=planned.name,
+        target=planned.target,
+        category=HookCategory(planned.category),
+        priority=planned.priority,
+        group_axis=planned.group_axis,
+        requires_collective=planned.requires_collective,
+    )
 
 
 def _bind_vaes(
@@ -228,14 +249,17 @@ def _bind_vaes(
     tiles: AxisPlan,
     mesh: DeviceMesh,
 ) -> None:
+    mode, vaes = str(tiles.options["mode"]), 0
     for part in parts.values():
         found = plans.get(type(part).__name__)
         if isinstance(found, VaePlan):
-            mode = str(tiles.options["mode"])
             if mode == "tile":
                 enable: Any = part.enable_tiling
                 enable()
             bind_vae(found, part, _over(mesh, tiles), mode)
+            vaes += 1
+    if not vaes:
+        raise ParallelError(f"`{tiles.axis}` has nothing to share: no plan is about a VAE here")
 
 
 def _plans(plan: Plan, catalog: Catalog) -> Mapping[str, ModelPlan | VaePlan]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import Token
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -64,7 +63,7 @@ class Sites:
         attn_mask: torch.Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,  # noqa: FBT001, FBT002  as torch has it
-        **further: object,
+        **further: Any,  # noqa: ANN401  as torch has it: `scale` and `enable_gqa`
     ) -> torch.Tensor:
         site, path = self._running[-1] if self._running else (None, "")
         if site is None and self._bound.lengths:
@@ -74,8 +73,7 @@ class Sites:
         if site is not None:
             self._bound.activity.done(path)
         if site is None or site.role is not SiteRole.SELF:
-            whole: Callable[..., torch.Tensor] = ORIGINAL
-            return whole(query, key, value, attn_mask, dropout_p, is_causal, **further)
+            return ORIGINAL(query, key, value, attn_mask, dropout_p, is_causal, **further)
         if dropout_p or is_causal:
             raise ActivityError(f"attention in `{path}` is causal, or drops something out")
         return self._shared(
@@ -94,7 +92,7 @@ class Sites:
         site: AttentionSite,
         path: str,
         local: Streams,
-        how: tuple[torch.Tensor | None, object],
+        how: tuple[torch.Tensor | None, float | None],
     ) -> torch.Tensor:
         """Attend over what all ranks hold."""
         mask, scale = how
@@ -116,8 +114,7 @@ class Sites:
         )
         bound.activity.expect(bound.groups.ulysses, shape.ulysses_traffic(bound.groups.place))
         bound.activity.expect(bound.groups.ring, shape.ring_traffic(bound.groups.place))
-        given = scale if isinstance(scale, float) else None
-        out, _ = attend(local, bound.groups.sequence(places), mask=mask, scale=given)
+        out, _ = attend(local, bound.groups.sequence(places), mask=mask, scale=scale)
         return out.transpose(1, 2)
 
     def _whole_mask(self, path: str, mask: torch.Tensor, places: tuple[int, ...]) -> torch.Tensor:

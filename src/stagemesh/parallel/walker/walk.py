@@ -90,6 +90,10 @@ def bind_network(
     if found:
         raise DiagnosticError(found)
     _check(plan, bindings)
+    for binding in further:
+        if not matching(network, binding.target):
+            message = f"`{_name(binding)}` is to be bound onto `{binding.target}`"
+            raise ParallelError(f"{message}, and `{plan.name}` has no such module")
     bindings.sort(key=lambda each: (_ORDER.index(each.category), each.priority))
     bound = Bound(
         plan=plan, network=network, groups=groups, activity=Activity(plan.name, groups.several)
